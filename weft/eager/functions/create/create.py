@@ -158,7 +158,12 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> Te
 
 @row(method=False)
 def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, **options: Any) -> Tensor:
-    """one value, in the shape and dtype of another tensor"""
+    """one value, in the shape and dtype of another tensor
+
+    >>> import weft
+    >>> weft.full_like(weft.tensor([1.0, 2.0]), 7)
+    tensor([7., 7.])
+    """
     value = _filled((), fill_value, dtype, input._dtype)
     array = laid_out_as(input, value.dtype, options.get("memory_format"))
     array[...] = value
@@ -341,7 +346,12 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, **options: 
 
 @row(method=False, out=True)
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, **options: Any) -> Tensor:
-    """base to the power of numbers from start to end, both included, at equal distances"""
+    """base to the power of numbers from start to end, both included, at equal distances
+
+    >>> import weft
+    >>> weft.logspace(0, 3, steps=4, base=2)
+    tensor([1., 2., 4., 8.])
+    """
     first, last, count = _steps("logspace", start, end, steps)
     kind = _real_or_complex((first, last), dtype)
     with np.errstate(all="ignore"):

@@ -148,7 +148,13 @@ def new_tensor(
 
 @row(method=False, aliases=["asarray"])
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """data as a tensor, without a copy where that is possible"""
+    """data as a tensor, without a copy where that is possible
+
+    >>> import weft
+    >>> x = weft.tensor([1, 2])
+    >>> weft.as_tensor(x) is x, weft.as_tensor([1.0, 2.0])
+    (True, tensor([1., 2.]))
+    """
     require_cpu(device)
     if isinstance(data, Tensor):
         return data if dtype is None else data._cast(as_dtype(dtype).numpy)

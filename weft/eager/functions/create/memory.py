@@ -22,7 +22,13 @@ _COLLAPSE = Op.get("collapse_sum")
 
 @row(space=None)
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
-    """Itself if its elements lie in order, else a copy in which they do"""
+    """Itself if its elements lie in order, else a copy in which they do
+
+    >>> import weft
+    >>> x = weft.zeros(2, 3).t()
+    >>> x.is_contiguous(), x.contiguous().is_contiguous()
+    (False, True)
+    """
     return input if array_of(input).flags.c_contiguous else in_order(input)
 
 

@@ -199,7 +199,12 @@ def _write_scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> b
 
 @row(inplace=True, out=True, writes=_write_scatter_add)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """A copy with input[index[i, j], j] += src[i, j], along axis 0"""
+    """A copy with input[index[i, j], j] += src[i, j], along axis 0
+
+    >>> import weft
+    >>> weft.scatter_add(weft.zeros(3), 0, weft.tensor([0, 2, 2]), weft.tensor([1.0, 2.0, 3.0]))
+    tensor([1., 0., 5.])
+    """
     data, axis, where = at_elements(input, dim, index, "scatter_add")
     values = _source_at(input, array_of(where), src, "scatter_add")
     if not where.numel():
@@ -284,7 +289,12 @@ def _write_index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, 
 
 @row(inplace=True, out=True, writes=_write_index_add)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    """A copy with alpha * source added to slices of an axis"""
+    """A copy with alpha * source added to slices of an axis
+
+    >>> import weft
+    >>> weft.index_add(weft.zeros(3), 0, weft.tensor([0, 2, 2]), weft.tensor([1.0, 2.0, 3.0]))
+    tensor([1., 0., 5.])
+    """
     data, axis, places = along(input, dim, index, "index_add")
     values = _source_of(input, data, axis, places, source, "index_add")
     if alpha != 1:

@@ -183,7 +183,12 @@ def _found(rows: Array, values: Array, side: Any) -> Array:
 
 @row(out=True)
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """Between which boundaries elements lie"""
+    """Between which boundaries elements lie
+
+    >>> import weft
+    >>> weft.bucketize(weft.tensor([0, 3, 9]), weft.tensor([1, 3, 5]))
+    tensor([0, 1, 3])
+    """
     must_be_real("bucketize", input)
     if boundaries.ndim != 1:
         raise RunError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")

@@ -48,7 +48,12 @@ def eigh(A: Tensor, UPLO: str = "L") -> EighResult:
 
 @row(space=LINALG, method=False, out=True)
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
-    """Eigenvalues of a symmetric matrix, in ascending order"""
+    """Eigenvalues of a symmetric matrix, in ascending order
+
+    >>> import weft
+    >>> weft.linalg.eigvalsh(weft.tensor([[2.0, 0.0], [0.0, 1.0]]))
+    tensor([1., 2.])
+    """
     return eigh(A, UPLO).eigenvalues
 
 

@@ -223,7 +223,13 @@ def _nothing_of(tensor: Tensor) -> Tensor:
 
 @row(inplace=True, out=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta * input + alpha * mat1 @ mat2"""
+    """beta * input + alpha * mat1 @ mat2
+
+    >>> import weft
+    >>> weft.addmm(weft.tensor([10, 20]), weft.eye(2, dtype=weft.int64), weft.tensor([[1, 2], [3, 4]]))
+    tensor([[11, 22],
+            [13, 24]])
+    """
     if mat1.ndim != 2:
         raise RunError("mat1 must be a matrix, got " + f"{mat1.ndim}-D tensor")
     if mat2.ndim != 2:
@@ -274,7 +280,12 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
 
 @row(method=False, out=True)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Sums of products over several axes of each"""
+    """Sums of products over several axes of each
+
+    >>> import weft
+    >>> weft.tensordot(weft.ones(2, 3, 4), weft.ones(3, 4, 5), dims=2).shape
+    weft.Size([2, 5])
+    """
     if isinstance(dims, Tensor):
         dims = dims.tolist()
     if isinstance(dims, int):
@@ -320,7 +331,12 @@ def _contracted(a: Tensor, b: Tensor, left: Sequence[int], right: Sequence[int])
 
 @row(out=True)
 def kron(input: Tensor, other: Tensor) -> Tensor:
-    """Copies of one tensor scaled by the elements of another"""
+    """Copies of one tensor scaled by the elements of another
+
+    >>> import weft
+    >>> weft.kron(weft.tensor([1, 10]), weft.tensor([1, 2]))
+    tensor([ 1,  2, 10, 20])
+    """
     a, b = input._shape, other._shape
     rank = max(len(a), len(b))
     a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b

@@ -24,7 +24,13 @@ _COPY, _EXP = (Op.get(name) for name in ("copy", "matrix_exp"))
 
 @row(space=LINALG, method=False, out=True)
 def matrix_power(A: Tensor, n: int) -> Tensor:
-    """A matrix multiplied with itself n times; of its inverse if n is below 0"""
+    """A matrix multiplied with itself n times; of its inverse if n is below 0
+
+    >>> import weft
+    >>> weft.linalg.matrix_power(weft.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+    tensor([[1., 3.],
+            [0., 1.]])
+    """
     must_be_square("linalg.matrix_power", A)
     if n == 0:
         nothing: Tensor = Op.get("zeros_like")(A)

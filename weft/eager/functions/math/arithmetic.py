@@ -201,13 +201,23 @@ def true_divide(input: Tensor, other: Any) -> Tensor:
 
 @row(inplace=True, out=True, elementwise=True)
 def floor_divide(input: Tensor, other: Any) -> Tensor:
-    """input / other rounded down"""
+    """input / other rounded down
+
+    >>> import weft
+    >>> weft.floor_divide(weft.tensor([7, -7]), 2)
+    tensor([ 3, -4])
+    """
     return _divided_down(*promoted(input, other))
 
 
 @row(inplace=True, out=True, elementwise=True)
 def remainder(input: Any, other: Any) -> Tensor:
-    """the remainder of input / other, with the sign of other"""
+    """the remainder of input / other, with the sign of other
+
+    >>> import weft
+    >>> weft.remainder(weft.tensor([7, -7]), 3)
+    tensor([1, 2])
+    """
     _must_have_tensor("remainder", input, other)
     left, right = promoted(input, other)
     _must_be_numbers("remainder", left)
@@ -301,13 +311,23 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
 
 @row(out=True, elementwise=True)
 def maximum(input: Tensor, other: Tensor) -> Tensor:
-    """the larger of both"""
+    """the larger of both
+
+    >>> import weft
+    >>> weft.maximum(weft.tensor([1, 5]), weft.tensor([3, 2]))
+    tensor([3, 5])
+    """
     return apply(_MAX, None, _ordered("maximum", input, other))[0]
 
 
 @row(out=True, elementwise=True)
 def minimum(input: Tensor, other: Tensor) -> Tensor:
-    """the smaller of both"""
+    """the smaller of both
+
+    >>> import weft
+    >>> weft.minimum(weft.tensor([1, 5]), weft.tensor([3, 2]))
+    tensor([1, 2])
+    """
     return apply(_MIN, None, _ordered("minimum", input, other))[0]
 
 
@@ -331,7 +351,12 @@ def _same_dtype(name: str, **tensors: Any) -> None:
 @row(inplace=True, out=True, elementwise=True)
 @fused
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """input + weight * (end - input)"""
+    """input + weight * (end - input)
+
+    >>> import weft
+    >>> weft.lerp(weft.tensor([0.0, 10.0]), weft.tensor([4.0, 20.0]), 0.25)
+    tensor([ 1.0000, 12.5000])
+    """
     _same_dtype("lerp", input=input, end=end, weight=weight)
     return add(input, mul(weight, sub(end, input)))
 

@@ -25,7 +25,13 @@ _COPY = Op.get("copy")
 
 @row
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """a copy in memory of its own, through which gradients flow"""
+    """a copy in memory of its own, through which gradients flow
+
+    >>> import weft
+    >>> x = weft.tensor([1, 2])
+    >>> x.clone().add_(10), x
+    (tensor([11, 12]), tensor([1, 2]))
+    """
     made = apply(_COPY, None, [input])[0]
     return _laid_out(made, memory_format)
 
@@ -48,7 +54,12 @@ def _laid_out(made: Tensor, memory_format: Any) -> Tensor:
 
 @row(space=None)
 def to(input: Tensor, *args: Any, **options: Any) -> Tensor:
-    """in another dtype or of another tensor's; itself if nothing changes"""
+    """in another dtype or of another tensor's; itself if nothing changes
+
+    >>> import weft
+    >>> weft.tensor([1.7, 2.2]).to(weft.int64)
+    tensor([1, 2])
+    """
     kind, copy = input._dtype, bool(options.pop("copy", False))
     options.pop("non_blocking", None)
     layout = options.pop("memory_format", None)

@@ -85,7 +85,12 @@ _logic("logical_xor", _XOR, "where exactly one is not zero")
 
 @row(inplace=True, out=True, elementwise=True)
 def logical_not(input: Tensor) -> Tensor:
-    """where input is zero"""
+    """where input is zero
+
+    >>> import weft
+    >>> weft.logical_not(weft.tensor([0, 1, 2]))
+    tensor([ True, False, False])
+    """
     return apply(_NOT, None, [truth(input)])[0]
 
 
@@ -193,7 +198,12 @@ def _must_be_one_dtype(name: str, input: Tensor, other: Tensor) -> DType:
 
 @row
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """where |input - other| <= atol + rtol * |other|"""
+    """where |input - other| <= atol + rtol * |other|
+
+    >>> import weft
+    >>> weft.isclose(weft.tensor([1.0, 2.0]), weft.tensor([1.0000001, 2.1]))
+    tensor([ True, False])
+    """
     kind = _must_be_one_dtype("isclose", input, other)
     _must_be_tolerances(rtol, atol)
     close = eq(input, other)
@@ -225,7 +235,12 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 
 @row
 def equal(input: Tensor, other: Tensor) -> bool:
-    """whether both have the same shape and elements"""
+    """whether both have the same shape and elements
+
+    >>> import weft
+    >>> weft.equal(weft.tensor([1, 2]), weft.tensor([1, 2]))
+    True
+    """
     must_be_tensors("equal", input=input, other=other)
     if input._shape != other._shape:
         return False

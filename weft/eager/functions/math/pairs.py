@@ -212,7 +212,12 @@ def sgn(input: Tensor) -> Tensor:
 
 @row(inplace=True, out=True, elementwise=True)
 def sign(input: Tensor) -> Tensor:
-    """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN"""
+    """-1, 0 or 1, as x is negative, zero or positive; 0 of NaN
+
+    >>> import weft
+    >>> weft.sign(weft.tensor([-2.0, 0.0, 5.0]))
+    tensor([-1.,  0.,  1.])
+    """
     if is_complex(input._dtype):
         raise Unsupported("Unlike NumPy, sign() is not intended to support complex numbers.")
     return sgn(input)
@@ -268,7 +273,12 @@ def _must_be_ordered(name: str, input: Tensor) -> None:
 def nan_to_num(
     input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """input with numbers in the place of NaN and the infinities"""
+    """input with numbers in the place of NaN and the infinities
+
+    >>> import weft
+    >>> weft.nan_to_num(weft.tensor([1.0, float("nan")]), nan=0.0)
+    tensor([1., 0.])
+    """
     must_be_real("nan_to_num", input)
     kind = input._dtype
     if is_integer(kind) or kind == BOOL:

@@ -117,13 +117,24 @@ def _normalised(name: str, op: Op, input: Tensor, dim: int, dtype: Any) -> Tenso
 
 @row(out=True)
 def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    """exp(x) over its sum along a dimension"""
+    """exp(x) over its sum along a dimension
+
+    >>> import weft
+    >>> weft.softmax(weft.tensor([[0.0, 0.0], [1.0, 3.0]]), dim=1)
+    tensor([[0.5000, 0.5000],
+            [0.1192, 0.8808]])
+    """
     return _normalised("softmax", _SOFTMAX, input, dim, dtype)
 
 
 @row(out=True)
 def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    """x less log of the sum of exp along a dimension"""
+    """x less log of the sum of exp along a dimension
+
+    >>> import weft
+    >>> weft.log_softmax(weft.tensor([1.0, 3.0]), dim=0)
+    tensor([-2.1269, -0.1269])
+    """
     return _normalised("log_softmax", _LOG_SOFTMAX, input, dim, dtype)
 
 

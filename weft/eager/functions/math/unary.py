@@ -94,7 +94,12 @@ def abs(input: Tensor) -> Tensor:
 
 @row(inplace=True, out=True, elementwise=True, aliases=["negative"])
 def neg(input: Tensor) -> Tensor:
-    """-x"""
+    """-x
+
+    >>> import weft
+    >>> weft.neg(weft.tensor([1, -2]))
+    tensor([-1,  2])
+    """
     if input._dtype == BOOL:
         raise RunError(
             "Negation, the `-` operator, on a bool tensor is not supported.",
@@ -157,7 +162,12 @@ def frac(input: Tensor) -> Tensor:
 
 @row(inplace=True, out=True, elementwise=True)
 def square(input: Tensor) -> Tensor:
-    """x * x"""
+    """x * x
+
+    >>> import weft
+    >>> weft.square(weft.tensor([1.0, -3.0]))
+    tensor([1., 9.])
+    """
     kind = input._dtype
     if is_float(kind):
         return few_products(input, 2)
@@ -178,6 +188,11 @@ _converted("rad2deg", "radians as degrees", 180 / math.pi)
 
 @row(inplace=True, elementwise=True)
 def relu(input: Tensor) -> Tensor:
-    """max(x, 0)"""
+    """max(x, 0)
+
+    >>> import weft
+    >>> weft.relu(weft.tensor([-1.0, 0.0, 2.0]))
+    tensor([0., 0., 2.])
+    """
     _must_be_numbers("relu", input)
     return apply(_RELU, None, [input])[0]

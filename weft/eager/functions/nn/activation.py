@@ -95,7 +95,12 @@ def relu6(input: Tensor) -> Tensor:
 
 @_activation(writing=True)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """x where x > 0, else negative_slope x"""
+    """x where x > 0, else negative_slope x
+
+    >>> import weft
+    >>> weft.nn.functional.leaky_relu(weft.tensor([-1.0, 2.0]), 0.1)
+    tensor([-0.1000,  2.0000])
+    """
     if negative_slope >= 0:
         return apply(_LEAKY, LeakyReluAttrs(alpha=float(negative_slope)), [input])[0]
     return _bent(input, negative_slope)
@@ -131,7 +136,12 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 @_activation(writing=True)
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """x where x > 0, else alpha (exp(x) - 1)"""
+    """x where x > 0, else alpha (exp(x) - 1)
+
+    >>> import weft
+    >>> weft.nn.functional.elu(weft.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
+    """
     return apply(_ELU, EluAttrs(alpha=float(alpha)), [input])[0]
 
 
@@ -189,7 +199,12 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 @_activation()
 def silu(input: Tensor) -> Tensor:
-    """x sigmoid(x)"""
+    """x sigmoid(x)
+
+    >>> import weft
+    >>> weft.nn.functional.silu(weft.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.2689,  0.0000,  0.7311])
+    """
     return apply(_SILU, None, [input])[0]
 
 
@@ -202,7 +217,12 @@ def mish(input: Tensor) -> Tensor:
 @row(space=NN, method=False)
 @fused
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """log(1 + exp(beta x)) / beta; x where beta x is above the threshold"""
+    """log(1 + exp(beta x)) / beta; x where beta x is above the threshold
+
+    >>> import weft
+    >>> weft.nn.functional.softplus(weft.tensor([0.0, 1.0]))
+    tensor([0.6931, 1.3133])
+    """
     scaled = input if beta == 1 else mul(input, beta)
     curved = apply(_SOFTPLUS, None, [scaled])[0]
     curved = curved if beta == 1 else div(curved, beta)

@@ -220,7 +220,12 @@ def binary_cross_entropy(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """-(y log x + (1 - y) log(1 - x)), logarithms not below -100"""
+    """-(y log x + (1 - y) log(1 - x)), logarithms not below -100
+
+    >>> import weft
+    >>> weft.nn.functional.binary_cross_entropy(weft.tensor([0.5, 0.25]), weft.tensor([1.0, 0.0]), reduction="none")
+    tensor([0.6931, 0.2877])
+    """
     if input._shape != target._shape:
         raise InvalidValue(
             f"Using a target size ({target.shape}) that is different to the input size "

@@ -121,7 +121,12 @@ def l1_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """|x - y|"""
+    """|x - y|
+
+    >>> import weft
+    >>> weft.nn.functional.l1_loss(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 4.0]))
+    tensor(1.)
+    """
     return _weighted(_gap(*_pair(input, target)), weight, reduction_of(reduction, size_average, reduce))
 
 
@@ -142,7 +147,12 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Tensor:
-    """d squared / (2 beta) where d = |x - y| is below beta, else d - beta / 2"""
+    """d squared / (2 beta) where d = |x - y| is below beta, else d - beta / 2
+
+    >>> import weft
+    >>> weft.nn.functional.smooth_l1_loss(weft.tensor([0.0, 0.0]), weft.tensor([1.0, 4.0]), reduction="none")
+    tensor([0.5000, 3.5000])
+    """
     must_be_real("smooth_l1_loss", input, target)
     if beta < 0:
         raise RunError("smooth_l1_loss does not support negative values for beta.")
@@ -155,7 +165,12 @@ def smooth_l1_loss(
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """d squared / 2 where d = |x - y| is below delta, else delta (d - delta / 2)"""
+    """d squared / 2 where d = |x - y| is below delta, else delta (d - delta / 2)
+
+    >>> import weft
+    >>> weft.nn.functional.huber_loss(weft.tensor([0.0, 0.0]), weft.tensor([1.0, 4.0]), reduction="none")
+    tensor([0.5000, 3.5000])
+    """
     must_be_real("huber_loss", input, target)
     if delta <= 0:
         raise RunError("huber_loss does not support non-positive values for delta.")
@@ -171,7 +186,13 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ) -> Tensor:
-    """y (log y - x), where x is a logarithm"""
+    """y (log y - x), where x is a logarithm
+
+    >>> import weft
+    >>> logs, target = weft.tensor([[0.5, 0.5]]).log(), weft.tensor([[0.25, 0.75]])
+    >>> weft.nn.functional.kl_div(logs, target, reduction="batchmean")
+    tensor(0.1308)
+    """
     must_be_real("kl_div", input, target)
     values = _divergence(input, target, log_target)
     if reduction == "batchmean":
@@ -308,7 +329,12 @@ def _soft_margin(input: Tensor, target: Tensor) -> Tensor:
 @row(method=False)
 @row(space=NN, method=False)
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """x1 x2 / (|x1| |x2|) along an axis"""
+    """x1 x2 / (|x1| |x2|) along an axis
+
+    >>> import weft
+    >>> weft.nn.functional.cosine_similarity(weft.tensor([[3.0, 4.0]]), weft.tensor([[4.0, 3.0]]))
+    tensor([0.9600])
+    """
     must_be_real("cosine_similarity", x1, x2)
     left, right = promoted(*broadcast_tensors(x1, x2))
     lengths = [clamp(vector_norm(x, 2, dim, True), min=eps) for x in (left, right)]

@@ -104,7 +104,12 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """weight (x - mean) / sqrt(variance + eps) + bias, over groups of channels"""
+    """weight (x - mean) / sqrt(variance + eps) + bias, over groups of channels
+
+    >>> import weft
+    >>> weft.nn.functional.group_norm(weft.tensor([[1.0, 3.0, 9.0, 5.0]]), 2)
+    tensor([[-1.0000,  1.0000,  1.0000, -1.0000]])
+    """
     shape = input._shape
     if len(shape) < 2:
         raise RunError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
@@ -257,7 +262,13 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
 
 @row(space=NN, method=False)
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
-    """x divided by its norm along an axis, which counts as eps at least"""
+    """x divided by its norm along an axis, which counts as eps at least
+
+    >>> import weft
+    >>> weft.nn.functional.normalize(weft.tensor([[3.0, 4.0], [0.0, 2.0]]))
+    tensor([[0.6000, 0.8000],
+            [0.0000, 1.0000]])
+    """
     length = clamp(vector_norm(input, p, dim, True), min=eps)
     return div(input, expand_as(length, input))
 

@@ -37,7 +37,12 @@ def _image_shape(name: str, input: Tensor, **factors: int) -> tuple[int, ...]:
 @row(method=False)
 @row(space=NN, method=False)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(C r r, H, W) becomes (C, H r, W r)"""
+    """(C r r, H, W) becomes (C, H r, W r)
+
+    >>> import weft
+    >>> weft.nn.functional.pixel_shuffle(weft.zeros(1, 8, 2, 2), 2).shape
+    weft.Size([1, 2, 4, 4])
+    """
     r = upscale_factor
     *lead, channels, height, width = _image_shape("pixel_shuffle", input, upscale_factor=r)
     if channels % (r * r):
@@ -127,7 +132,12 @@ def _batched(input: Tensor, rank: int, name: str) -> tuple[Tensor, bool]:
 
 @row(space=NN, method=False)
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
-    """The sliding blocks of images as columns: (N, C k k, blocks)"""
+    """The sliding blocks of images as columns: (N, C k k, blocks)
+
+    >>> import weft
+    >>> weft.nn.functional.unfold(weft.zeros(1, 3, 4, 4), kernel_size=2).shape
+    weft.Size([1, 12, 9])
+    """
     data, batched = _batched(input, 4, "unfold")
     items, channels, *sizes = data._shape
     blocks = Blocks(sizes, kernel_size, dilation, padding, stride)

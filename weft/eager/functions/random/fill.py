@@ -121,13 +121,23 @@ def _maker(draw: Draw, source: Any, kind: DType, *numbers: Any) -> Maker:
 
 @row(method=False)
 def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
-    """Numbers evenly spread over [0, 1), in the shape of another tensor"""
+    """Numbers evenly spread over [0, 1), in the shape of another tensor
+
+    >>> import weft
+    >>> weft.rand_like(weft.zeros(2, 3)).shape
+    weft.Size([2, 3])
+    """
     return _like(input, generator, dtype, options, distributions.uniform)
 
 
 @row(method=False)
 def randn_like(input: Tensor, *, generator: Any = None, dtype: Any = None, **options: Any) -> Tensor:
-    """Numbers of the standard normal distribution, in the shape of another tensor"""
+    """Numbers of the standard normal distribution, in the shape of another tensor
+
+    >>> import weft
+    >>> weft.randn_like(weft.zeros(2, 3)).shape
+    weft.Size([2, 3])
+    """
     return _like(input, generator, dtype, options, distributions.normal)
 
 
@@ -141,7 +151,13 @@ def randint_like(input: Tensor, *bounds: int, generator: Any = None, dtype: Any 
 
 @row(method=False, out=True)
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, **options: Any) -> Tensor:
-    """Normal numbers of a mean and a deviation, each one number or one for each element"""
+    """Normal numbers of a mean and a deviation, each one number or one for each element
+
+    >>> import weft
+    >>> generator = weft.manual_seed(0)
+    >>> weft.normal(10.0, 2.0, (3,))
+    tensor([13.0820,  9.4131,  5.6424])
+    """
     if size is not None:
         shape = shape_of("normal", (tuple(size),))
         kind = kind_of(options.pop("dtype", None))

@@ -26,7 +26,12 @@ from ..table import row
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
-    """the differences of neighbours along a dimension, n times"""
+    """the differences of neighbours along a dimension, n times
+
+    >>> import weft
+    >>> weft.diff(weft.tensor([1, 4, 9]))
+    tensor([3, 5])
+    """
     must_be_tensors("diff", input=input)
     if not input.ndim:
         raise RunError("diff expects input to be at least one-dimensional")

@@ -73,7 +73,13 @@ def _extreme(name: str, op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tenso
 
 @row(out="strict")
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
-    """the smallest and the largest along a dimension, or of everything"""
+    """the smallest and the largest along a dimension, or of everything
+
+    >>> import weft
+    >>> least, greatest = weft.aminmax(weft.tensor([3, 1, 2]))
+    >>> least, greatest
+    (tensor(1), tensor(3))
+    """
     axes = dims_of(dim, input.ndim)
     if not input.numel():
         must_not_be_empty("aminmax", input, axes, dim is not None)

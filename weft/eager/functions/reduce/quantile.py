@@ -67,7 +67,14 @@ def _middle(name: str, input: Tensor, dim: Any, keepdim: bool, place: Any) -> An
 
 @row(out=True)
 def median(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """the middle of everything; along a dimension, with where it stands"""
+    """the middle of everything; along a dimension, with where it stands
+
+    >>> import weft
+    >>> weft.median(weft.tensor([3.0, 1.0, 2.0]))
+    tensor(2.)
+    >>> weft.median(weft.tensor([[1, 2, 9], [4, 6, 5]]), dim=1).values
+    tensor([2, 5])
+    """
     return _middle("median", input, dim, keepdim, _median_place)
 
 
@@ -166,7 +173,12 @@ def _between(ordered: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """the number that a share q of the elements is below, along a dimension or of everything"""
+    """the number that a share q of the elements is below, along a dimension or of everything
+
+    >>> import weft
+    >>> weft.quantile(weft.tensor([1.0, 2.0, 3.0, 4.0, 5.0]), weft.tensor([0.25, 0.5]))
+    tensor([2., 3.])
+    """
     return _quantile("quantile", input, q, dim, keepdim, interpolation)
 
 

@@ -54,7 +54,12 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 
 @row(out=True)
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """the sum, NaN counting as 0"""
+    """the sum, NaN counting as 0
+
+    >>> import weft
+    >>> weft.nansum(weft.tensor([1.0, float("nan"), 2.0]))
+    tensor(3.)
+    """
     if is_complex(input._dtype):
         raise RunError("nansum does not support complex inputs")
     return sum(_without_nan(input), dim, keepdim, dtype=dtype)
@@ -156,7 +161,12 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 @row
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
-    """how many elements are not zero"""
+    """how many elements are not zero
+
+    >>> import weft
+    >>> weft.count_nonzero(weft.tensor([[0, 1], [2, 3]]), dim=0)
+    tensor([1, 2])
+    """
     return sum(ne(input, 0), dim)
 
 
@@ -237,7 +247,12 @@ def std(
 def var_mean(
     input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """the variance, and the mean"""
+    """the variance, and the mean
+
+    >>> import weft
+    >>> weft.var_mean(weft.tensor([1.0, 3.0, 5.0]))
+    (tensor(4.), tensor(3.))
+    """
     result, middle = _moments("var_mean", input, dim, unbiased, keepdim, correction)
     return result, middle if _has_variance(input, result) else mean(input, dim, keepdim)
 
@@ -283,7 +298,12 @@ def _norm(input: Tensor, order: float, axes: tuple[int, ...], keepdim: bool) -> 
 
 @row(space="weft.linalg", method=False, out=True)
 def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """(sum of |x|**ord) ** (1 / ord) along dimensions, or of everything"""
+    """(sum of |x|**ord) ** (1 / ord) along dimensions, or of everything
+
+    >>> import weft
+    >>> weft.linalg.vector_norm(weft.tensor([3.0, -4.0])), weft.linalg.vector_norm(weft.tensor([3.0, -4.0]), ord=1)
+    (tensor(5.), tensor(7.))
+    """
     must_be_tensors("linalg.vector_norm", x=x)
     if dtype is not None:
         x = x._cast(kind_of(dtype))

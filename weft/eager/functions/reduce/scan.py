@@ -36,7 +36,12 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 
 @row(inplace=True, out=True)
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """the product of all elements up to each one"""
+    """the product of all elements up to each one
+
+    >>> import weft
+    >>> weft.cumprod(weft.tensor([1, 2, 3, 4]), dim=0)
+    tensor([ 1,  2,  6, 24])
+    """
     return _scanned(_CUMPROD, CumprodAttrs, counted(input, dtype), dim)
 
 

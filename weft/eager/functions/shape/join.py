@@ -124,14 +124,25 @@ def _all_at_least(name: str, tensors: Any, grow: Any) -> list[Tensor]:
 
 @row(method=False, out=True)
 def hstack(tensors: Any) -> Tensor:
-    """Tensors side by side: along the second axis, vectors along their only one"""
+    """Tensors side by side: along the second axis, vectors along their only one
+
+    >>> import weft
+    >>> weft.hstack([weft.tensor([1, 2]), weft.tensor([3])])
+    tensor([1, 2, 3])
+    """
     given = _all_at_least("hstack", tensors, atleast_1d)
     return cat(given, 0 if given[0].ndim == 1 else 1)
 
 
 @row(method=False, out=True, aliases=["row_stack"])
 def vstack(tensors: Any) -> Tensor:
-    """Tensors below each other; vectors are rows"""
+    """Tensors below each other; vectors are rows
+
+    >>> import weft
+    >>> weft.vstack([weft.tensor([1, 2]), weft.tensor([3, 4])])
+    tensor([[1, 2],
+            [3, 4]])
+    """
     return cat(_all_at_least("vstack", tensors, atleast_2d), 0)
 
 
@@ -185,7 +196,14 @@ def tile(input: Tensor, dims: Any, *more: Any) -> Tensor:
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
-    """Each element, or slice of an axis, several times in a row"""
+    """Each element, or slice of an axis, several times in a row
+
+    >>> import weft
+    >>> weft.repeat_interleave(weft.tensor([1, 2]), 2)
+    tensor([1, 1, 2, 2])
+    >>> weft.repeat_interleave(weft.tensor([1, 2]), weft.tensor([1, 3]))
+    tensor([1, 2, 2, 2])
+    """
     if repeats is None:
         return wrap(np.repeat(np.arange(input.numel()), array_of(input)))
     source, axis = (reshape(input, -1), 0) if dim is None else (input, dim)

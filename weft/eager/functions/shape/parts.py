@@ -33,7 +33,12 @@ def _must_have_axes(name: str, input: Tensor) -> None:
 
 @row
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
-    """`length` neighbours along an axis"""
+    """`length` neighbours along an axis
+
+    >>> import weft
+    >>> weft.narrow(weft.arange(6), 0, 2, 3)
+    tensor([2, 3, 4])
+    """
     _must_have_axes("narrow", input)
     if length < 0:
         raise RunError("narrow(): length must be non-negative.")
@@ -59,7 +64,12 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 @row
 def select(input: Tensor, dim: int, index: Any) -> Tensor:
-    """What is at one index of an axis"""
+    """What is at one index of an axis
+
+    >>> import weft
+    >>> weft.select(weft.tensor([[1, 2], [3, 4]]), 1, 0)
+    tensor([1, 3])
+    """
     if not input.ndim:
         raise DimensionError("select() cannot be applied to a 0-dim tensor.")
     axis = axis_of(dim, input.ndim)
@@ -76,7 +86,12 @@ def index_of(input: Tensor, axis: int, index: int) -> int:
 
 @row
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """What is at each index of an axis"""
+    """What is at each index of an axis
+
+    >>> import weft
+    >>> weft.unbind(weft.tensor([[1, 2], [3, 4]]))
+    (tensor([1, 2]), tensor([3, 4]))
+    """
     if not input.ndim:
         raise DimensionError("Dimension specified as 0 but tensor has no dimensions")
     axis = axis_of(dim, input.ndim)
@@ -259,7 +274,12 @@ def _diagonal(array: Array, offset: int, first: int, second: int) -> Array:
 
 @row
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A diagonal of two axes, as the last axis of a view"""
+    """A diagonal of two axes, as the last axis of a view
+
+    >>> import weft
+    >>> weft.diagonal(weft.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
     first, second = _diagonal_axes(input.ndim, dim1, dim2)
     return seen_by(input, lambda x: _diagonal(x, offset, first, second))
 

@@ -231,7 +231,13 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 @row
 def t(input: Tensor) -> Tensor:
-    """A matrix transposed; a vector as it is"""
+    """A matrix transposed; a vector as it is
+
+    >>> import weft
+    >>> weft.t(weft.tensor([[1, 2], [3, 4]]))
+    tensor([[1, 3],
+            [2, 4]])
+    """
     rank = input.ndim
     if rank > 2:
         raise RunError(f"t() expects a tensor with <= 2 dimensions, but self is {rank}D")
@@ -269,7 +275,12 @@ def _unique_axes(name: str, dims: Any, rank: int, which: str) -> list[int]:
 
 @row(aliases=["moveaxis"])
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """Moves axes to other places; the others keep their order"""
+    """Moves axes to other places; the others keep their order
+
+    >>> import weft
+    >>> weft.movedim(weft.zeros(2, 3, 4), 0, -1).shape
+    weft.Size([3, 4, 2])
+    """
     rank = input.ndim
     count = [len(d) if isinstance(d, (tuple, list)) else 1 for d in (source, destination)]
     if count[0] != count[1]:
@@ -331,7 +342,13 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 @row
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
-    """input.expand(size)"""
+    """input.expand(size)
+
+    >>> import weft
+    >>> weft.broadcast_to(weft.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     return expand(input, size)
 
 
