@@ -29,10 +29,10 @@ def test_examples_of_module(name):
 
 
 def renamed(module):
-    """Examples of classes that say they are weft's, found where they are written."""
+    """Examples of classes that say they are weft's, and of their methods, found where they are written."""
     written = ast.parse(Path(module.__file__).read_text()).body
     classes = [vars(module)[node.name] for node in written if isinstance(node, ast.ClassDef)]
-    finder = doctest.DocTestFinder(recurse=False)
+    finder = doctest.DocTestFinder()
     return [
         test
         for found in classes

@@ -49,13 +49,12 @@ def load(
     `_extra_files` names text files that `save` put beside the data: their contents are filled in,
     and those that the file does not have become empty.
 
-    >>> import io
-    >>> from .save import save
+    >>> import io, weft
     >>> file = io.BytesIO()
-    >>> save({"steps": [1, 2]}, file)
+    >>> weft.save({"weight": weft.tensor([1.0, 2.0]), "steps": 3}, file)
     >>> _ = file.seek(0)
-    >>> load(file)
-    {'steps': [1, 2]}
+    >>> weft.load(file)
+    {'weight': tensor([1., 2.]), 'steps': 3}
     """
     if pickle_module is not None:
         raise Unsupported("loading by another module than weft's own")

@@ -29,9 +29,9 @@ def save(
     happens, or to an object with a `write` method. `_extra_files` are texts by name that go into
     the archive beside the data; `load` gives them back.
 
-    >>> import io
+    >>> import io, weft
     >>> file = io.BytesIO()
-    >>> save({"steps": 3}, file)
+    >>> weft.save({"weight": weft.tensor([1.0, 2.0])}, file)
     >>> file.getvalue()[:4]
     b'PK\\x03\\x04'
     """

@@ -31,10 +31,11 @@ def backward(
 ) -> None:
     """Adds the gradients of `tensors` to the `grad` of the leaves they were made from.
 
-    >>> x = wrap(np.ones(2, "float32")).requires_grad_()
-    >>> backward(x * x, wrap(np.ones(2, "float32")))
-    >>> x.grad.tolist()
-    [2.0, 2.0]
+    >>> import weft
+    >>> x = weft.tensor([1.0, 3.0], requires_grad=True)
+    >>> weft.autograd.backward(x * x, weft.tensor([1.0, 10.0]))
+    >>> x.grad
+    tensor([ 2., 60.])
     """
     outputs = _as_tuple(tensors)
     if inputs is not None and not _as_tuple(inputs):
@@ -59,10 +60,11 @@ def grad(
 ) -> tuple[Any, ...]:
     """The gradients of the sum of `outputs` with respect to `inputs`.
 
-    >>> x = wrap(np.full((), 3.0, "float32")).requires_grad_()
-    >>> (dx,) = grad(x * x * x, x, create_graph=True)
-    >>> dx.item(), grad(dx, x)[0].item()
-    (27.0, 18.0)
+    >>> import weft
+    >>> x = weft.tensor(3.0, requires_grad=True)
+    >>> (dx,) = weft.autograd.grad(x * x * x, x, create_graph=True)
+    >>> dx.item(), weft.autograd.grad(dx, x)
+    (27.0, (tensor(18.),))
     """
     if is_grads_batched:
         raise RunError("is_grads_batched is not supported", hint="call grad for each of the rows")
@@ -139,7 +141,14 @@ def _output_grad(output: Tensor | GradientEdge, grad: Any) -> Any:
 def _backward(
     self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
 ) -> None:
-    """Adds the gradients of this tensor to the `grad` of the leaves it was made from."""
+    """Adds the gradients of this tensor to the `grad` of the leaves it was made from.
+
+    >>> import weft
+    >>> x = weft.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 

@@ -94,8 +94,11 @@ class _GradMode(_Mode):
 class no_grad(_GradMode):
     """Operators inside do not record.
 
-    >>> with no_grad():
-    ...     is_grad_enabled()
+    >>> import weft
+    >>> x = weft.tensor([1.0], requires_grad=True)
+    >>> with weft.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
     False
     """
 
@@ -107,13 +110,26 @@ class no_grad(_GradMode):
 
 
 class enable_grad(no_grad):
-    """Operators inside record, even inside `no_grad`."""
+    """Operators inside record, even inside `no_grad`.
+
+    >>> import weft
+    >>> with weft.no_grad(), weft.enable_grad():
+    ...     weft.is_grad_enabled()
+    True
+    """
 
     mode = True
 
 
 class set_grad_enabled(_GradMode):
-    """Sets the mode at once; as a context manager it is set back at the end."""
+    """Sets the mode at once; as a context manager it is set back at the end.
+
+    >>> import weft
+    >>> training = False
+    >>> with weft.set_grad_enabled(training):
+    ...     weft.is_grad_enabled()
+    False
+    """
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):

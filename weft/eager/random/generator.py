@@ -174,8 +174,13 @@ def given(generator: Any) -> Generator:
 def manual_seed(seed: int) -> Generator:
     """Starts the default generator's stream of a seed.
 
-    >>> manual_seed(7) is default_generator, initial_seed()
+    >>> import weft
+    >>> weft.manual_seed(7) is weft.default_generator, weft.initial_seed()
     (True, 7)
+    >>> first = weft.rand(3)
+    >>> generator = weft.manual_seed(7)
+    >>> weft.equal(weft.rand(3), first)
+    True
     """
     try:
         number = int(seed)

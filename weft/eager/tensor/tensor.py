@@ -103,16 +103,35 @@ class Tensor:
         return strided
 
     def dim(self) -> int:
+        """How many dimensions there are.
+
+        >>> import weft
+        >>> weft.zeros(2, 3).dim()
+        2
+        """
         return self.ndim
 
     ndimension = dim
 
     def size(self, dim: int | None = None) -> Any:
+        """The sizes of all dimensions, or of one.
+
+        >>> import weft
+        >>> x = weft.zeros(2, 3)
+        >>> x.size(), x.size(-1)
+        (weft.Size([2, 3]), 3)
+        """
         if dim is None:
             return Size.of(self._array.shape)
         return self._shape[axis_of(dim, self.ndim)]
 
     def numel(self) -> int:
+        """How many elements there are.
+
+        >>> import weft
+        >>> weft.zeros(2, 3).numel()
+        6
+        """
         return self._array.size
 
     nelement = numel
@@ -188,7 +207,12 @@ class Tensor:
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Says whether operators on this leaf are recorded."""
+        """Says whether operators on this leaf are recorded.
+
+        >>> import weft
+        >>> weft.ones(2).requires_grad_()
+        tensor([1., 1.], requires_grad=True)
+        """
         if self.grad_fn is not None:
             if not requires_grad:
                 raise RunError(
@@ -294,7 +318,13 @@ class Tensor:
                 have._counter[0] += 1
 
     def detach(self) -> Tensor:
-        """The same memory, outside the graph."""
+        """The same memory, outside the graph.
+
+        >>> import weft
+        >>> x = weft.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * 2).detach()
+        tensor([2., 4.])
+        """
         return sharing(self, wrap(self._array))
 
     def _owner(self) -> Tensor:
@@ -345,16 +375,34 @@ class Tensor:
     # Values
 
     def item(self) -> Any:
-        """The only element, as a Python number."""
+        """The only element, as a Python number.
+
+        >>> import weft
+        >>> weft.tensor([2.5]).item()
+        2.5
+        """
         if self.numel() != 1:
             raise RunError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
         return array_of(self).item()
 
     def tolist(self) -> Any:
+        """The elements as Python numbers, in a list for each dimension.
+
+        >>> import weft
+        >>> weft.tensor([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
+        """
         return array_of(self).tolist()
 
     def numpy(self, *, force: bool = False) -> Array:
-        """The same memory as a numpy array; with `force`, whatever it takes."""
+        """The same memory as a numpy array; with `force`, whatever it takes.
+
+        >>> import weft
+        >>> x = weft.tensor([1.0, 2.0])
+        >>> x.numpy()[0] = 5
+        >>> x
+        tensor([5., 2.])
+        """
         if self._requires_grad and not force:
             raise RunError(
                 "Can't call numpy() on Tensor that requires grad.", hint="use tensor.detach().numpy() instead"

@@ -70,17 +70,21 @@ def truth(value: Any) -> Tensor:
 # Logic.
 
 
-def _logic(name: str, op: Op, doc: str) -> None:
+def _logic(name: str, op: Op, doc: str, result: str) -> None:
+    """A function of the truth of two tensors, and what it gives for 0, 0, 2 and 0, 2, 2."""
+
     def function(input: Tensor, other: Tensor) -> Tensor:
         must_be_tensors(name, input=input, other=other)
         return apply(op, None, [truth(input), truth(other)])[0]
 
-    row(named(function, name, doc), inplace=True, out=True, elementwise=True)
+    given = f">>> weft.{name}(weft.tensor([0, 0, 2]), weft.tensor([0, 2, 2]))"
+    shown = with_example(doc, given, f"tensor([{result}])")
+    row(named(function, name, shown), inplace=True, out=True, elementwise=True)
 
 
-_logic("logical_and", _AND, "where both are not zero")
-_logic("logical_or", _OR, "where one or both are not zero")
-_logic("logical_xor", _XOR, "where exactly one is not zero")
+_logic("logical_and", _AND, "where both are not zero", "False, False,  True")
+_logic("logical_or", _OR, "where one or both are not zero", "False,  True,  True")
+_logic("logical_xor", _XOR, "where exactly one is not zero", "False,  True, False")
 
 
 @row(inplace=True, out=True, elementwise=True)
