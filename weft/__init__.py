@@ -34,6 +34,7 @@ _MODULES = {
     "testing": "testing",
     "top": "top",
     "te": "te",
+    "ops": "ops",
     "autograd": "autograd",
     "nn": "nn",
     "func": "func",

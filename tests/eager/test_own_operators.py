@@ -69,6 +69,14 @@ def test_symbols_go_through_the_same_name(quartic):
     np.testing.assert_allclose(model(np.float32([1, 2]))[0], [1, 16])
 
 
+def test_operators_are_attributes_of_their_module(quartic):
+    assert weft.ops.t_quartic is weft.Op.get("t_quartic")
+    assert {"t_quartic", "softsign", "conv2d"} <= set(dir(weft.ops))
+    assert weft.ops.softsign(weft.tensor([1.0])).tolist() == [0.5]
+    with pytest.raises(AttributeError, match=r"weft\.ops"):
+        weft.ops.t_missing
+
+
 def test_pytorchs_names_stay():
     done = child(
         "import weft\n"

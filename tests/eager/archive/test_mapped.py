@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weft.base.errors import Error
-from weft.eager.archive.load import load
+from weft.eager.archive.load import check, load
 from weft.eager.archive.save import save
 from weft.eager.archive.zip_read import ZipReader
 from weft.eager.tensor.tensor import wrap
@@ -156,3 +156,13 @@ def test_what_lies_between_elements_is_read_and_tested(path, tmp_path):
     moved.write_bytes(data)
     with pytest.raises(Error, match="is damaged"):
         load(moved, mmap=True)
+
+
+def test_damage_inside_tensors_is_found_when_it_is_looked_for(path):
+    data = path.read_bytes()
+    check(path)
+    for place in (spot for payload in payloads(data) for spot in (payload[0], payload[COUNT], payload[-1])):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        load(path, mmap=True)
+        with pytest.raises(Error, match="is damaged"):
+            check(path)

@@ -142,6 +142,11 @@ class PyTorchFileReader:
                 where=f"record {name!r}",
             )
 
+    def check(self) -> None:
+        """Tests the checksum of every record."""
+        for name in self._zip.records:
+            self._zip.check(name)
+
     def close(self) -> None:
         if self._own is not None:
             self._own.close()

@@ -42,9 +42,9 @@ def load(
     Every byte that is read is tested against the checksum in the file. With `mmap` the tensors look
     at the file itself, and their bytes are read when they are used: a file that is cut off, sizes
     that lie and all that is damaged outside of tensors are errors here, too, but a flipped bit
-    inside a tensor is not looked for. What is packed, in another byte order, or where no element
-    may start is read at once, as without `mmap`. The file must not be changed or shortened while
-    its tensors are in use.
+    inside a tensor is not looked for; `weft.serialization.check` does that when it is asked to. What
+    is packed, in another byte order, or where no element may start is read at once, as without
+    `mmap`. The file must not be changed or shortened while its tensors are in use.
 
     `_extra_files` names text files that `save` put beside the data: their contents are filled in,
     and those that the file does not have become empty.
@@ -73,6 +73,19 @@ def load(
                 hint="read it into an io.BytesIO and load from that",
             )
     return _load_file(f, map_location, False, encoding, _extra_files)
+
+
+def check(f: str | os.PathLike[str]) -> None:
+    """Reads an archive of the zip format and tests every checksum in it: what loading by `mmap` leaves for later.
+
+    >>> import tempfile
+    >>> from .save import save
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     save([1, 2], file.name)
+    ...     check(file.name)
+    """
+    with open(f, "rb") as file, PyTorchFileReader(file) as archive:
+        archive.check()
 
 
 def _load_file(file: Any, map_location: Any, mmap: bool, encoding: str, extra: Any) -> Any:
