@@ -1,4 +1,4 @@
-"""The operators: importing this registers all of them. Each is an attribute, `weft.ops.softsign`, that is called on
+"""The operators: importing this registers all of them. Each is an attribute, `weft.ops.relu`, that is called on
 tensors or symbols; so are those that users register. The families are for writing new ones:
 `from weft.ops import unary, pointwise`."""
 
