@@ -32,9 +32,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 def state_of_the_system():
-    """Segments of shared memory, children, and open files of this process."""
+    """Python's segments of shared memory, children, and open files of this process."""
     gc.collect()
-    shared = set(os.listdir("/dev/shm")) if Path("/dev/shm").exists() else set()
+    shared = {path.name for path in Path("/dev/shm").glob("psm_*")}  # other names are those of other processes
     files = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
     return shared, {child.pid for child in multiprocessing.active_children()}, files
 
@@ -49,10 +49,13 @@ def helpers_of_multiprocessing():
 
 @pytest.fixture
 def nothing_left():
-    """After a test, all is as it was before."""
-    before = state_of_the_system()
+    """After a test, there is nothing that was not there before."""
+    shared, children, files = state_of_the_system()
     yield
-    assert state_of_the_system() == before
+    now = state_of_the_system()
+    assert now[0] <= shared
+    assert now[1] <= children
+    assert now[2] <= files
 
 
 def ended(pid):
@@ -342,6 +345,7 @@ SCRIPT = """
     from weft.utils.data import DataLoader
 
     if __name__ == "__main__":
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has jobs in the background ignore it
         loader = DataLoader(Squares(1000), num_workers=2, multiprocessing_context={method!r})
         iterator = iter(loader)
         next(iterator)
