@@ -27,10 +27,10 @@ ALLOWED = {
     "compiler": {*COMPILER_ROOMS, "numpy"},
     "eager": {*COMPILER_ROOMS, "compiler", "numpy", "ml_dtypes"},
     "jit": {*COMPILER_ROOMS, "compiler", "eager", "numpy"},
-    "nn": {"base", "core", "eager", "numpy"},
-    "optim": {"base", "core", "compiler", "lower", "runtime", "te", "eager", "nn", "numpy"},
-    "utils": {"base", "eager", "nn", "numpy", "tensorboard"},
-    "distributions": {"base", "eager", "nn", "numpy"},
+    "nn": {"base", "eager", "numpy"},
+    "optim": {"base", "eager", "nn", "numpy"},
+    "utils": {"base", "eager", "numpy", "tensorboard"},
+    "distributions": {"base", "eager", "numpy"},
 }
 LATE = {"testing", "tools", "cli"}  # may import all rooms; nobody imports tools
 THIRD_PARTY = {"numpy", "ml_dtypes", "llvmlite", "onnx", "click", "rich", "torch", "safetensors"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from compiler.torch_networks import disturbed
 
 import weft
 from weft.lower.cpu.tile import halving
@@ -85,17 +86,6 @@ NETWORKS = {
     ),
     "around": lambda: nn.Sequential(stem(), Around()),
 }
-
-
-def disturbed(network):
-    """Random parameters and statistics, none of them zero or one."""
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
-        for name, value in network.named_buffers():
-            if "running" in name:
-                value.copy_(torch.rand_like(value) + 0.5)
-    return network.eval()
 
 
 def exported(network, tmp_path):

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from compiler.torch_networks import disturbed
 
 import weft
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
 nn = torch.nn
-
-
-def disturbed(network):
-    """Random parameters and statistics, none of them zero or one."""
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
-        for name, value in network.named_buffers():
-            if "running" in name:
-                value.copy_(torch.rand_like(value) + 0.5)
-    return network.eval()
 
 
 def exported(network, example, axes, tmp_path):

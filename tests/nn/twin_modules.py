@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from oracles import oracle
 
 import weft
@@ -212,3 +213,21 @@ def same_copies(ours: Any, inputs: Any, named_inputs: Any, pickled: bool = True)
 def _run(module: Any, inputs: Any, named_inputs: Any) -> list[Any]:
     weft.manual_seed(1)
     return leaves(module(*tensors(list(inputs), weft), **tensors(dict(named_inputs), weft)))
+
+
+def refused_alike(call: Callable[[Any], Any], assertion: type[Exception] = AssertionError) -> None:
+    """What PyTorch refuses, weft refuses with the same builtin error; another may stand for failed assertions."""
+    with pytest.raises(Exception) as theirs:
+        call(oracle("torch"))
+    kind = next(kind for kind in type(theirs.value).__mro__ if kind.__module__ == "builtins")
+    with pytest.raises(assertion if kind is AssertionError else kind):
+        call(weft)
+
+
+def refused_by_weft(call: Callable[[Any], Any]) -> None:
+    """What PyTorch refuses, weft refuses with an error of its own that is one of PyTorch's kind, too."""
+    with pytest.raises(Exception) as expected:
+        call(oracle("torch"))
+    with pytest.raises(weft.Error) as got:
+        call(weft)
+    assert isinstance(got.value, expected.type)

@@ -110,19 +110,11 @@ class Categorical(Distribution):
         return self._enumerated(arange(self._num_events), expand)
 
 
-class OneHotCategorical(Distribution):
-    """A category as a vector with one 1."""
+class OfCategories(Distribution):
+    """What has the parameters of a `Categorical`."""
 
     arg_constraints = _BY_CATEGORY
-    support = constraints.one_hot
-    has_enumerate_support = True
-
-    def __init__(
-        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
-    ) -> None:
-        self._categorical = Categorical(probs, logits)
-        shape = self._categorical.param_shape
-        super().__init__(self._categorical.batch_shape, shape[-1:], validate_args)
+    _categorical: Categorical
 
     @property
     def _param(self) -> Tensor:
@@ -142,6 +134,20 @@ class OneHotCategorical(Distribution):
     def param_shape(self) -> Size:
         """The shape of the parameter."""
         return self._categorical.param_shape
+
+
+class OneHotCategorical(OfCategories):
+    """A category as a vector with one 1."""
+
+    support = constraints.one_hot
+    has_enumerate_support = True
+
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
+        self._categorical = Categorical(probs, logits)
+        shape = self._categorical.param_shape
+        super().__init__(self._categorical.batch_shape, shape[-1:], validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -180,10 +186,8 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
         return self.sample(sample_shape) + (self.probs - self.probs.detach())
 
 
-class Multinomial(Distribution):
+class Multinomial(OfCategories):
     """How often each category comes up in total_count draws."""
-
-    arg_constraints = _BY_CATEGORY
 
     def __init__(
         self,
@@ -202,21 +206,6 @@ class Multinomial(Distribution):
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Constraint:
         return constraints.multinomial(self.total_count)
-
-    @property
-    def probs(self) -> Tensor:
-        """The probabilities."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithms of the probabilities."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._categorical.param_shape
 
     @property
     def mean(self) -> Tensor:

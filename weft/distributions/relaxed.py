@@ -6,12 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..eager.tensor.size import Size
 from ..eager.tensor.tensor import Tensor
 from . import constraints
 from .bernoulli import Odds
-from .categorical import Categorical
-from .distribution import Distribution
+from .categorical import Categorical, OfCategories
 from .functions import as_tensor_like, broadcast_all, clamp_probs, rand, softplus
 from .transformed_distribution import Shown
 from .transforms import ExpTransform, SigmoidTransform
@@ -61,10 +59,9 @@ class RelaxedBernoulli(Shown):
         return self.base_dist.temperature
 
 
-class ExpRelaxedCategorical(Distribution):
+class ExpRelaxedCategorical(OfCategories):
     """The logarithms of a relaxed category: log softmax of (logits + Gumbel numbers) / temperature"""
 
-    arg_constraints = Categorical.arg_constraints
     support = constraints.real_vector
     has_rsample = True
     _fixed = ("temperature",)
@@ -77,23 +74,8 @@ class ExpRelaxedCategorical(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         self._categorical = Categorical(probs, logits)
-        self.temperature = as_tensor_like(temperature, self._categorical._param)
+        self.temperature = as_tensor_like(temperature, self._param)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)
-
-    @property
-    def probs(self) -> Tensor:
-        """The probabilities."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithms of the probabilities."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._categorical.param_shape
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         drawn = clamp_probs(rand(self._extended_shape(sample_shape), dtype=self.logits.dtype))

@@ -95,7 +95,7 @@ def nests_kernel(
         t: buffer(f"b{n}", t.dtype, [_known(extent, trace) for extent in t.shape], strides=steps.get(places[t]))
         for n, t in enumerate(dict.fromkeys([*read, *stages]))
     }
-    nests = [_peeled(loop_nest([stage], buffers), stage.shape, trace) for stage in stages]
+    nests = [peeled(substitute(loop_nest([stage], buffers), trace.equal), stage.shape) for stage in stages]
     if rows:
         nests = with_reuse(nests, rows)
     kernel = nest_kernel(name, list(buffers.values()), nests, rows, target, trace)
@@ -113,10 +113,9 @@ def _known(extent: Any, trace: Trace) -> Expr:
     return substitute(as_expr(extent), trace.equal)
 
 
-def _peeled(nest: Stmt, shape: Sequence[Any], trace: Trace) -> Nest:
+def peeled(nest: Stmt, shape: Sequence[Any]) -> Nest:
     """The loops over the output's axes, and what stands in them."""
     axes = []
-    nest = substitute(nest, trace.equal)
     for extent in shape:
         assert isinstance(nest, For)
         axes.append(Axis(nest.var, extent))

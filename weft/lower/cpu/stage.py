@@ -11,13 +11,12 @@ from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
 from ...te.expr import Reduce, Var
 from ...te.extents import NumberNeeded, is_open
-from ...te.loops import For, Kernel, Seq, Stmt
+from ...te.loops import Kernel, Seq
 from ...te.schedule import loop_nest
 from ...te.tensor import Tensor
 from ...te.visit import loads, postorder
 from ..group import LoweredKernel, Strides, lower_stages, stage_buffers
-from .nest import Axis
-from .open_stages import extents_of, nests_kernel, reductions
+from .open_stages import extents_of, nests_kernel, peeled, reductions
 from .pointwise import pointwise_kernel
 from .reduction import has_vectors, reduction_kernel
 
@@ -41,7 +40,7 @@ def stage_kernel(
         return LoweredKernel(nothing, tuple(places[t] for t in buffers), 1)
     summed = reductions(output, buffers)
     reduced = extents_of(summed)
-    axes, body = _peel(loop_nest([output], buffers), output.shape)
+    axes, body = peeled(loop_nest([output], buffers), output.shape)
     inside = _open_inside([*buffers, output], reduced)
     product = bool(inside) and _are_products(summed)
     in_tiles = product and has_vectors(axes, body, target)
@@ -74,13 +73,3 @@ def _open_inside(tensors: Iterable[Tensor], reduced: Sequence[Any]) -> list[Any]
     """The sizes that are arguments beside the number of rows: strides depend on them."""
     inner = [extent for tensor in tensors for extent in tensor.shape[1:]]
     return [extent for extent in (*inner, *reduced) if is_open(extent)]
-
-
-def _peel(nest: Stmt, shape: Sequence[Any]) -> tuple[list[Axis], Stmt]:
-    """The loops over the output's axes, and what stands in them."""
-    axes = []
-    for extent in shape:
-        assert isinstance(nest, For)
-        axes.append(Axis(nest.var, extent))
-        nest = nest.body
-    return axes, nest
