@@ -86,3 +86,11 @@ def as_they_are(samples):
 
 def first(samples):
     return samples[0]
+
+
+class Interrupted(Squares):
+    """Somebody presses Ctrl-C while a process that is being started reads this."""
+
+    def __setstate__(self, state):
+        os.kill(os.getpid(), signal.SIGINT)
+        self.__dict__.update(state)

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bounds import FOREVER
-from loaded_samples import Dying, Failing, Settings, Squares, Told, Uneven, as_they_are, first
+from loaded_samples import Dying, Failing, Interrupted, Settings, Squares, Told, Uneven, as_they_are, first
 
 import weft
 from weft.eager.tensor.shared_memory import HAS_FILES
@@ -392,6 +392,14 @@ def test_a_parent_that_ends_leaves_nothing(how, method, tmp_path, nothing_left):
     assert errors.count("Traceback") == (told != "")
     assert told in errors
     assert "leaked" not in errors
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are not blocked there")
+def test_workers_that_are_starting_leave_interrupts_to_their_parent(nothing_left):
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    loader = DataLoader(Interrupted(), batch_size=6, num_workers=1, multiprocessing_context="spawn")
+    assert [batch["x"].tolist() for batch in loader] == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
 
 def test_packing():

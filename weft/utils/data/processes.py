@@ -6,10 +6,12 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import time
 import weakref
+from collections.abc import Iterator
 from multiprocessing import connection as connections
-from multiprocessing import util
+from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -42,7 +44,8 @@ class Processes:
         self._connections.append(ours)
         with theirs:
             process = context.Process(target=run_worker, args=(theirs, number, job), daemon=True)  # type: ignore[attr-defined]
-            process.start()
+            with _interrupts_held_back(context):
+                process.start()
         self._all.append(process)
 
     def _forget(self) -> None:
@@ -103,6 +106,24 @@ class Processes:
     def stop(self) -> None:
         """Ends all workers and waits for them."""
         self.stop_when_dropped()
+
+
+@contextlib.contextmanager
+def _interrupts_held_back(context: BaseContext) -> Iterator[None]:
+    """A process that is started inside begins with Ctrl-C blocked, so that none ends it before it is a worker that
+    ignores it; one that this process gets meanwhile comes when it leaves."""
+    if sys.platform == "win32":
+        yield
+        return
+    # What Python starts once for all others must not inherit this, nor end it: the tracker unblocks what it blocks.
+    resource_tracker.ensure_running()
+    if context.get_start_method() == "forkserver":
+        forkserver.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _ending(code: int | None) -> str:

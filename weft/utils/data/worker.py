@@ -108,6 +108,8 @@ class _Inbox:
 def run_worker(connection: Connection, number: int, job: Job) -> None:
     """The whole life of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends its workers
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # as it was started with it blocked
     set_num_threads(1)
     random.seed(job.seed + number)
     manual_seed(job.seed + number)
