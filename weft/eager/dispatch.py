@@ -6,7 +6,7 @@ tensors. Promotion happens before, in the rows of the function table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -39,6 +39,7 @@ from .tensor.memory import array_of
 from .tensor.tensor import Tensor, bind, tensor_of, wrap
 
 Array = np.ndarray[Any, Any]
+_new = object.__new__
 
 # f(params, tensors) -> tensors: a step of gradients that has no gradient itself, by functions that do.
 COMPOSED = Op.get_attr("FComposed")
@@ -170,24 +171,29 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     return outputs
 
 
-def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor:
-    """The same for two tensors of one floating dtype and an operator that is a ufunc of numpy: the
+def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor | None:
+    """The same for an operator that is a ufunc of numpy, where both tensors are of one floating dtype, else None: the
     calls whose cost is that of Python."""
+    x: Any = a._array
+    y: Any = b._array
+    dtype = x.dtype
+    if dtype is not y.dtype or dtype.kind != "f":
+        return None
     if modes.trace is not None:
         return modes.trace.add(op, None, (a, b))[0]  # type: ignore[no-any-return]
     kernel = _kernels.get(op) or kernel_of(op)
-    x: Any = a._array
-    y: Any = b._array
     if x.size >= kernel.native_from or y.size >= kernel.native_from:
         result = kernel.run(None, (x, y))
     else:
         result = quietly(kernel.ufunc, x, y)
     output = wrap(result)
-    if modes.grad:
-        for tensor in (a, b):
-            if tensor._requires_grad or (tensor._base is not None and tensor.requires_grad):
-                record(kernel, None, (a, b), (output,))
-                break
+    if modes.grad and (
+        a._requires_grad
+        or b._requires_grad
+        or (a._base is not None and a.requires_grad)
+        or (b._base is not None and b.requires_grad)
+    ):
+        record(kernel, None, (a, b), (output,))
     return output
 
 
@@ -216,37 +222,42 @@ def _fresh(result: Any, arrays: Sequence[Array]) -> Array:
 
 
 def record(kernel: OpKernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Makes the node of a call, and the outputs' place in the graph."""
-    first = outputs[0]._array.dtype.kind
-    floating = outputs
-    if len(outputs) > 1:
-        floating = [output for output in outputs if output._array.dtype.kind in "fcV"]
-        if not floating:
-            return
-    elif first not in "fcV":
+    """Makes the node of a call, and the outputs' place in the graph. Every recorded call pays for this: what is here
+    in line would be clearer in functions, and cost a third more."""
+    output = outputs[0]
+    dtype = output._array.dtype
+    kind, alone = dtype.kind, len(outputs) == 1
+    if alone and kind not in "fcV":
         return
     edges: tuple[tuple[Node | None, int], ...]
     needs: tuple[bool, ...]
     if len(inputs) == 2:
-        edges = (inputs[0]._edge(), inputs[1]._edge())
-        needs = (edges[0] is not NO_EDGE, edges[1] is not NO_EDGE)
+        one, two = inputs[0]._edge(), inputs[1]._edge()
+        edges, needs = (one, two), (one is not NO_EDGE, two is not NO_EDGE)
     else:
         edges = tuple([tensor._edge() for tensor in inputs])
         needs = tuple([edge is not NO_EDGE for edge in edges])
-    if first == "c" or (kernel.crosses and inputs[0]._array.dtype.kind == "c"):
+    if kind == "c" or (kernel.crosses and inputs[0]._array.dtype.kind == "c"):
         wanted = _wanted(kernel, params, needs, len(outputs), _complexity(inputs, outputs))
     else:
         try:
-            wanted = kernel.wanted[params, needs, None]
+            wanted = kernel.wanted[needs if params is None else (params, needs)]
         except (KeyError, TypeError):
             wanted = _wanted(kernel, params, needs, len(outputs), None)
-    node = kernel.node_class(params, wanted, edges, inputs, outputs)
-    for output in floating:
-        output._requires_grad = True
-        output._grad_fn = node
-    if len(outputs) > 1:
-        for index, output in enumerate(outputs):
-            output._output_nr = index
+    node: OpNode = _new(kernel.node_class)
+    node.next_functions = edges
+    node.sequence_nr = next(sequence)
+    node.wanted = wanted
+    if params is not None:
+        node.params = params
+    if wanted.unconnected:
+        node.shapes = [(inputs[number]._array.shape, inputs[number]._array.dtype) for number in wanted.unconnected]
+    if alone:
+        node.outputs = ((output._array.shape, dtype),)
+        output._requires_grad, output._grad_fn = True, node
+    else:
+        node.outputs = tuple([(output._array.shape, output._array.dtype) for output in outputs])
+        _place(node, outputs)
     if wanted.values:
         node.save(inputs, outputs)
     if anomaly.enabled:
@@ -255,8 +266,11 @@ def record(kernel: OpKernel, params: Any, inputs: Sequence[Tensor], outputs: Seq
 
 def _end(kernel: OpKernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Makes the node of an operator without a gradient, which a backward pass may not reach."""
-    edges = tuple([tensor._edge() for tensor in inputs])
-    node = NotDifferentiable(kernel.op, edges, outputs)
+    _place(NotDifferentiable(kernel.op, tuple([tensor._edge() for tensor in inputs]), outputs), outputs)
+
+
+def _place(node: Node, outputs: Sequence[Tensor]) -> None:
+    """Gives the outputs of a call their place in the graph: those that have gradients."""
     for index, output in enumerate(outputs):
         if output._array.dtype.kind in "fcV":
             output._requires_grad, output._grad_fn, output._output_nr = True, node, index
@@ -272,14 +286,17 @@ def _wanted(
     kernel: OpKernel, params: Any, needs: tuple[bool, ...], outputs: int, complexity: Complexity | None
 ) -> Wanted:
     """What the gradients of some inputs take, by the operator's gradient program."""
+    key: Any = needs if params is None else (params, needs)
+    if complexity is not None:
+        key = (*key, complexity)
     try:
-        return kernel.wanted[params, needs, complexity]
+        return kernel.wanted[key]
     except (KeyError, TypeError):
         wanted = Wanted(kernel.program(params, len(needs), outputs, complexity), needs)
     try:
         if len(kernel.wanted) >= KEPT_PROGRAMS:
             kernel.wanted.clear()
-        kernel.wanted[params, needs, complexity] = wanted
+        kernel.wanted[key] = wanted
     except TypeError:  # params without a hash
         pass
     return wanted
@@ -289,25 +306,10 @@ class OpNode(Node):
     """The backward call of an operator of the registry, by the program of its gradient rule."""
 
     op: Op  # of the subclass that an operator has
-
-    def __init__(
-        self,
-        params: Any,
-        wanted: Wanted,
-        next_functions: tuple[tuple[Node | None, int], ...],
-        inputs: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-    ) -> None:
-        self.next_functions = next_functions
-        self.outputs = tuple([(out._array.shape, out._array.dtype) for out in outputs])
-        self.sequence_nr = next(sequence)
-        self.params = params
-        self.wanted = wanted
-        self.shapes: Sequence[Meta] = ()
-        self.saved: Sequence[Saved] | None = ()
-        if wanted.shapes:
-            arrays = [(outputs if is_output else inputs)[number]._array for is_output, number in wanted.shapes]
-            self.shapes = [(array.shape, array.dtype) for array in arrays]
+    params: Any = None
+    wanted: Wanted
+    shapes: Sequence[Meta] = ()  # of inputs that no edge leads to, where the gradient asks for them
+    saved: Sequence[Saved] | None = ()
 
     def save(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         """Keeps the values that the gradient will read."""
@@ -330,7 +332,8 @@ class OpNode(Node):
             raise RunError(FREED, hint="specify retain_graph=True when calling backward the first time")
         steps, results = self.wanted.plan
         values = [saved.unpack(self, tensor_of) for saved in self.saved]
-        values += [tensor_of(_shaped(*meta), [0], None, 0) for meta in self.shapes]
+        if self.wanted.shapes:
+            values += [tensor_of(_shaped(*meta), [0], None, 0) for meta in self._asked_shapes()]
         for number in self.wanted.grads:
             grad = grads[number]
             values.append(tensor_of(np.zeros(*self.outputs[number]), [0], None, 0) if grad is None else grad)
@@ -341,6 +344,16 @@ class OpNode(Node):
         for op, params, places, count in steps:
             values += backward_step(op, params, [values[place] for place in places])[:count]
         return [None if place is None else values[place] for place in results]
+
+    def _asked_shapes(self) -> Iterator[Meta]:
+        """Shapes and dtypes of the call that the gradient asks for: an edge tells what its gradient looks like."""
+        unconnected = iter(self.shapes)
+        for is_output, number in self.wanted.shapes:
+            if is_output:
+                yield self.outputs[number]
+            else:
+                target, index = self.next_functions[number]
+                yield next(unconnected) if target is None else target.outputs[index]
 
     def _fused(self, values: Sequence[Tensor]) -> list[Tensor | None] | None:
         """All steps by one native computation of the leaves; None where they are not for it: small, or

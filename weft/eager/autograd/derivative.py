@@ -158,6 +158,7 @@ class Wanted:
         grads = [number for number, node in enumerate(program.grads) if node in read | shaped]
         self.values = tuple([call[node] for node in values])  # (whether it is an output, its number)
         self.shapes = tuple([call[node] for node in shapes])
+        self.unconnected = tuple([n for is_output, n in self.shapes if not is_output and not needs[n]])
         self.grads = tuple(grads)
         leaves = [*values, *shapes, *[program.grads[number] for number in grads]]
         self.plan = planned([NodeEntry(node) for node in leaves], results)

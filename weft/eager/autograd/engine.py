@@ -14,7 +14,7 @@ from ..functions.around import LAYERS, through
 from ..native.pointwise import add_into
 from .anomaly import anomaly, check_nan, tell_forward
 from .modes import modes
-from .node import AccumulateGrad, Meta, Node
+from .node import Meta, Node, accumulator_of
 
 Grad = Any
 _ties = itertools.count()
@@ -370,7 +370,7 @@ def _results(run: Run, inputs: Sequence[Any], allow_unused: bool, accumulate: bo
         if accumulate:
             leaf = getattr(tensor, "leaf", tensor)
             if grad is not None and leaf is not None:
-                AccumulateGrad(leaf).apply([grad])
+                accumulator_of(leaf).apply([grad])
         elif grad is None and not allow_unused:
             raise RunError(
                 "One of the differentiated Tensors appears to not have been used in the graph",

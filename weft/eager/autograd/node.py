@@ -22,6 +22,7 @@ NO_EDGE: tuple[None, int] = (None, 0)
 LAST = 2**63 - 1  # the sequence number of what runs as soon as it can
 
 sequence = itertools.count()
+_new = object.__new__
 
 FREED = (
     "Trying to backward through the graph a second time (or directly access saved tensors after "
@@ -116,10 +117,7 @@ class AccumulateGrad(Node):
     next_functions = ()
     sequence_nr = LAST
 
-    def __init__(self, variable: Any) -> None:
-        array = variable._array
-        self.outputs = ((array.shape, array.dtype),)
-        self.variable = variable
+    variable: Any
 
     def hooks_of(self, index: int) -> Hooks:
         """A leaf keeps its hooks itself: it outlives the graph."""
@@ -292,8 +290,12 @@ def next_sequence() -> int:
 
 def accumulator_of(leaf: Any) -> AccumulateGrad:
     """The node that adds to a leaf's gradient. The leaf knows it weakly: the graph keeps it."""
-    known: AccumulateGrad | None = leaf._accumulator and leaf._accumulator()
+    reference = leaf._accumulator
+    known: AccumulateGrad | None = None if reference is None else reference()
     if known is None:
-        known = AccumulateGrad(leaf)
+        known = _new(AccumulateGrad)  # in line, as every first use of a leaf pays for it
+        array = leaf._array
+        known.outputs = ((array.shape, array.dtype),)
+        known.variable = leaf
         leaf._accumulator = weakref.ref(known)
     return known

@@ -261,9 +261,8 @@ class Tensor:
             self._follow_base(base)
         if not self._requires_grad:
             return NO_EDGE
-        if self._grad_fn is not None:
-            return self._grad_fn, self._output_nr
-        return accumulator_of(self), 0
+        node = self._grad_fn
+        return (accumulator_of(self), 0) if node is None else (node, self._output_nr)
 
     @property
     def grad(self) -> Tensor | None:

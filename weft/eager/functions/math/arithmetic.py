@@ -29,12 +29,11 @@ _SQRT, _COPY, _POW_SCALAR = (Op.get(name) for name in ("sqrt", "copy", "__pow_sc
 def _of_two(op: Op, a: Any, b: Any) -> Tensor:
     """An operator on tensors and numbers, in the dtype they meet in."""
     left, right = promoted(a, b)
-    if left._dtype.kind == "f":
-        try:
-            return apply_pair(op, left, right)
-        except ValueError:  # shapes that do not broadcast, which the other way tells
-            pass
-    return apply(op, None, [left, right])[0]
+    try:
+        result = apply_pair(op, left, right)
+    except ValueError:  # shapes that do not broadcast, which the other way tells
+        result = None
+    return apply(op, None, [left, right])[0] if result is None else result
 
 
 def _scaled(input: Any, other: Any, alpha: Any) -> Any:
@@ -413,12 +412,12 @@ def _short(function: Any, op: Op) -> Any:
 
     def method(self: Tensor, other: Any) -> Any:
         if isinstance(other, Tensor):
-            kind = self._dtype
-            if kind is other._dtype and kind.kind == "f":
-                try:
-                    return apply_pair(op, self, other)
-                except (ValueError, MemoryError):  # what is wrong, the other way tells
-                    pass
+            try:
+                result = apply_pair(op, self, other)
+                if result is not None:
+                    return result
+            except (ValueError, MemoryError):  # what is wrong, the other way tells
+                pass
         return general(self, other)
 
     return method
