@@ -66,6 +66,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _amount(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise ValueError("expected a number that is not negative")
+    return int(text)
+
+
 SETTINGS: dict[str, Setting] = {
     "debug": Setting("WEFT_DEBUG", frozenset(), _stages, "stages to print, with commas; 1: summary"),
     "verify": Setting("WEFT_VERIFY", True, _switch, "check every graph after every pass"),
@@ -73,6 +79,9 @@ SETTINGS: dict[str, Setting] = {
     "isa": Setting("WEFT_ISA", None, str, "instruction set: sse, avx2, avx512; default: the CPU's"),
     "kernel_seconds": Setting(
         "WEFT_KERNEL_SECONDS", 3600, _count, "estimated seconds beyond which a kernel is refused"
+    ),
+    "kept_memory": Setting(
+        "WEFT_KEPT_MEMORY", None, _amount, "MB of freed memory that the process keeps; default: 512 or less, 0: none"
     ),
     "cache": Setting("WEFT_CACHE", True, _switch, "keep compiled kernels on disk"),
     "cache_dir": Setting("WEFT_CACHE_DIR", None, str, "where compiled kernels are kept"),

@@ -16,6 +16,7 @@ from numbers import Integral
 from ...base import config
 from ...base.errors import InvalidType, InvalidValue
 from ...base.forks import held_lock
+from ...base.freed_memory import keep_freed_memory
 from ...base.machine import usable_cores
 from .jit import load_ir
 from .pool_code import has_threads, pool_ir
@@ -132,6 +133,7 @@ def thread_pool() -> ThreadPool:
     global _pool
     with _pool_lock:
         if _pool is None:
+            keep_freed_memory()
             _pool = ThreadPool()
             atexit.register(_pool.stop)
     return _pool
