@@ -26,7 +26,7 @@ ALLOWED = {
     "runtime": {"base", "llvmlite", "numpy"},
     "compiler": {*COMPILER_ROOMS, "numpy"},
     "eager": {*COMPILER_ROOMS, "compiler", "numpy", "ml_dtypes"},
-    "jit": {*COMPILER_ROOMS, "compiler", "eager", "numpy"},
+    "jit": {"base", "eager", "numpy"},
     "nn": {"base", "eager", "numpy"},
     "optim": {"base", "eager", "nn", "numpy"},
     "utils": {"base", "eager", "numpy", "tensorboard"},

@@ -1,6 +1,10 @@
 """The core namespace of the tensor side, under the name that PyTorch gives it."""
 
+from importlib import import_module as _import_module
+
 from . import cpp as cpp
 from .eager.torch_core.namespace import filled as _filled
+from .jit.public_names import PUBLIC_NAMES as _PUBLIC_NAMES
 
 globals().update(_filled())
+globals().update({_n: getattr(_import_module(f"weft.{_m}"), _n) for _n, _m in _PUBLIC_NAMES.items()})

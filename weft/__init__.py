@@ -14,6 +14,7 @@ from typing import Any
 
 from .base.errors import Error
 from .core.bulk import collector_paused
+from .jit.public_names import PUBLIC_NAMES
 from .runtime.functions import provide_func
 from .tensor_names import TENSOR_NAMES
 from .version import __version__ as __version__
@@ -38,6 +39,7 @@ _MODULES = {
     "autograd": "autograd",
     "nn": "nn",
     "func": "func",
+    "jit": "jit",
     "optim": "optim",
     "utils": "utils",
     "distributions": "distributions",
@@ -83,6 +85,7 @@ _NAMES = {
     "CompiledModel": "compiler.model",
     "save_param_dict": "base.param_dict",
     "load_param_dict": "base.param_dict",
+    **PUBLIC_NAMES,
 }
 
 # The names of PyTorch's vocabulary that a star gives; those of the core come to them.

@@ -13,14 +13,22 @@ from weft.eager.tensor.storage_copy import copy_pairs
 from weft.eager.torch_core import namespace as core_namespace
 from weft.eager.torch_core.namespace import STEPS, filled, public_names
 
-# The public names of PyTorch 1.1's core, without those of its JIT.
-CORE = (
-    "AVG AggregationType ExtraFilesMap FatalError Future Generator LockingLogger NoopLogger "
-    "PyTorchFileReader PyTorchFileWriter SUM Size cpp default_generator device dtype finfo fork "
-    "get_default_dtype get_num_threads has_cuda has_cudnn has_lapack has_mkl has_mkldnn has_openmp "
-    "iinfo is_anomaly_enabled is_grad_enabled layout set_anomaly_enabled set_flush_denormal "
-    "set_grad_enabled set_num_threads wait"
+# The public names of PyTorch 1.1's core, and what a user of today's expects beside them of the forms of programs.
+PROGRAMS = (
+    "AnyType Argument AwaitType Block BoolType ClassType ComplexType DeviceObjType DictType FileCheck FloatType "
+    "FunctionSchema FutureType Graph IntType ListType Node NoneType NumberType OptionalType PyObjectType RRefType "
+    "StreamObjType StringType SymIntType TensorType TupleType Type UnionType Use Value parse_ir parse_schema"
 ).split()
+CORE = (
+    PROGRAMS
+    + (
+        "AVG AggregationType ExtraFilesMap FatalError Future Generator LockingLogger NoopLogger "
+        "PyTorchFileReader PyTorchFileWriter SUM Size cpp default_generator device dtype finfo fork "
+        "get_default_dtype get_num_threads has_cuda has_cudnn has_lapack has_mkl has_mkldnn has_openmp "
+        "iinfo is_anomaly_enabled is_grad_enabled layout set_anomaly_enabled set_flush_denormal "
+        "set_grad_enabled set_num_threads wait"
+    ).split()
+)
 LITERAL = (
     "typename is_tensor is_storage set_default_tensor_type set_rng_state get_rng_state manual_seed "
     "initial_seed save load set_printoptions chunk split stack matmul no_grad enable_grad rand "

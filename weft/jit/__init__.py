@@ -1,0 +1,1 @@
+"""Programs as objects: the ordered form of a program, its types and schemas."""

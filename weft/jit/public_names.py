@@ -1,0 +1,16 @@
+"""Which names of this room the core namespace and `weft` have, by module. It loads none of them."""
+
+PUBLIC_NAMES = {
+    name: f"jit.{module}"
+    for module, names in {
+        "types": "Type AnyType AwaitType BoolType ClassType ComplexType DeviceObjType DictType FloatType FutureType "
+        "IntType ListType NoneType NumberType OptionalType PyObjectType RRefType StreamObjType StringType SymIntType "
+        "TensorType TupleType UnionType",
+        "graph": "Graph",
+        "nodes": "Block Node Use Value",
+        "schema": "Argument FunctionSchema parse_schema",
+        "parse": "parse_ir",
+        "filecheck": "FileCheck",
+    }.items()
+    for name in names.split()
+}
