@@ -18,7 +18,7 @@ help:
 	@echo "make figures  every claim with a number, its bound, and the value measured now (WHAT=core|...)"
 	@echo "make docs     the pages of docs/ops, of ONNX, of tensor functions and of layers, and type stubs, from what they are about"
 	@echo "make lint     ruff and the type checker"
-	@echo "make oracles  install PyTorch, which half of the tests' answers come from, and scikit-learn"
+	@echo "make oracles  install PyTorch, which half of the tests' answers come from, scikit-learn and TensorBoard"
 	@echo "make wheel    build the wheel and try it in an environment of its own"
 
 $(BIN)/python:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-TITLES = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime", "sklearn": "scikit-learn"}
+TITLES = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime", "sklearn": "scikit-learn", "tensorboard": "TensorBoard"}
 MISSING = "oracle {} is not installed: `make oracles` installs it"
 
 

@@ -56,7 +56,7 @@ def test_functions_and_modules_of_like_names():
 
 MODULES = (
     "weft symbol graph compiler frontend runtime testing top top.registry te autograd "
-    "autograd.engine autograd.functional autograd.graph nn nn.functional linalg fft special "
+    "autograd.engine autograd.functional autograd.graph nn nn.functional linalg fft special signal.windows "
     "serialization random amp cuda cuda.amp backends backends.cudnn accelerator distributions profiler hub "
     "futures loggers cpp config nd name attribute _C _utils "
     "compiler.build_module compiler.graph_attr compiler.graph_functions compiler.graph_util "

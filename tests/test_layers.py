@@ -29,12 +29,11 @@ ALLOWED = {
     "jit": {"base", "eager", "numpy"},
     "nn": {"base", "eager", "numpy"},
     "optim": {"base", "eager", "nn", "numpy"},
-    "utils": {"base", "eager", "numpy", "tensorboard"},
+    "utils": {"base", "eager", "numpy"},
     "distributions": {"base", "eager", "numpy"},
 }
 LATE = {"testing", "tools", "cli"}  # may import all rooms; nobody imports tools
 THIRD_PARTY = {"numpy", "ml_dtypes", "llvmlite", "onnx", "click", "rich", "torch", "safetensors"}
-THIRD_PARTY.add("tensorboard")  # what weft.utils.tensorboard writes with, where it is installed
 THIRD_PARTY.add("google")  # protobuf, which onnx stands on, raises errors of its own
 LEAVES = {"version"}  # modules beside the rooms that import nothing
 LLVM_MODULES = {"runtime": ("llvmlite.binding",)}  # runtime loads code and never writes any
@@ -95,7 +94,7 @@ def test_imports_go_one_way(path):
 
 def test_every_room_is_in_the_table():
     folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
-    facades = {"top", "_C", "autograd", "cpp", "cuda", "backends"}
+    facades = {"top", "_C", "autograd", "cpp", "cuda", "backends", "signal"}
     assert folders <= {*ALLOWED, *LATE, *facades}
 
 

@@ -56,6 +56,7 @@ _MODULES = {
     "special": "special",
     "linalg": "linalg",
     "fft": "fft",
+    "signal": "signal",
     "serialization": "serialization",
     "random": "random",
     "futures": "futures",
@@ -72,7 +73,7 @@ for _name, _module in {
     "weft.reference": ".compiler.host",
 }.items():
     provide_func(_name, partial(import_module, _module, __name__))
-_UNSTARRED = {"random"}  # Python has a module of that name, which scripts import beside weft's
+_UNSTARRED = {"random", "signal"}  # Python has modules of these names, which scripts import beside weft's
 _NAMES = {
     "cpu": "base.device",
     "context": "base.device",

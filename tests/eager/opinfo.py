@@ -14,6 +14,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from opinfo_lists import (
     OF_HERMITIAN,
     OF_TRIANGLES,
     TIED,
+    UNDECIDED,
     VARIANTS_LEFT_OUT,
 )
 from torch_samples import BFLOAT16, Converter, Foreign, database, plain, samples_of, torch
@@ -185,7 +187,8 @@ def _check_out(info: Any, function: Any, sample: Any) -> None:
             given = targets[0] if isinstance(expected, torch.Tensor) else tuple(targets)
             function(ours[0], *ours[1], **ours[2], out=given)
             any_values = info.name in ANY_VALUES | ANY_INDICES | TIED
-            for target, value in zip(targets, _tensors(expected)):
+            settle = partial(magnitudes, info.name) if info.name in UNDECIDED else _tensors
+            for target, value in zip(settle(targets), settle(expected)):
                 _close(target._array, plain(value), "out", any_values)
 
 
@@ -239,10 +242,22 @@ def _try_sample(info: Any, function: Callable[..., Any], sample: Any, convert: C
     if info.name in ANY_INDICES and isinstance(expected, tuple):
         compare(got[1], expected[1], True)
         got, expected = got[0], expected[0]
+    if info.name in UNDECIDED:
+        got, expected = magnitudes(info.name, got), magnitudes(info.name, expected)
     random = info.name in ANY_VALUES or bool(sample.kwargs.get("dropout_p"))
     compare(got, expected, random)
     if convert.leaves and not random:
         compare_gradients(got, expected, convert.leaves, compared_part(info.name, sample))
+
+
+def magnitudes(name: str, results: Any) -> list[Any]:
+    """The results of a function that gives vectors, these as their magnitudes."""
+    values = results[1 if len(results) == 3 else 0]
+    count = values.shape[-1]
+    found, rest = [values], [each for each in results if each is not values]
+    for vectors, kind in zip(rest, UNDECIDED[name].split()):
+        found.append((vectors[..., :count, :] if kind == "h" else vectors[..., :count]).abs())
+    return found
 
 
 def _settle_ties(function: Callable[..., Any], ours: Any, got: Any, expected: Any) -> None:

@@ -27,6 +27,7 @@ from opinfo import (
     compared_part,
     counted,
     function_of,
+    magnitudes,
     main_entries,
     recorded_pairs,
     shown,
@@ -34,7 +35,7 @@ from opinfo import (
     told,
     weights,
 )
-from opinfo_lists import ANY_VALUES, BEYOND, COMPLEX_LEFT_OUT
+from opinfo_lists import ANY_VALUES, BEYOND, COMPLEX_LEFT_OUT, UNDECIDED
 from torch_samples import Converter, database, samples_of, torch
 
 from weft.base.errors import Error
@@ -85,8 +86,10 @@ def _check_twice(info: Any, function: Callable[..., Any], sample: Any) -> None:
     theirs, ours = convert((sample.input, tuple(sample.args), dict(sample.kwargs)))
     if info.name in ANY_VALUES or not convert.leaves:
         return
-    expected = info.op(theirs[0], *theirs[1], **theirs[2])
-    pairs = recorded_pairs(function(ours[0], *ours[1], **ours[2]), expected)
+    expected, got = info.op(theirs[0], *theirs[1], **theirs[2]), function(ours[0], *ours[1], **ours[2])
+    if info.name in UNDECIDED:
+        got, expected = magnitudes(info.name, got), magnitudes(info.name, expected)
+    pairs = recorded_pairs(got, expected)
     if not pairs:
         return
     rng = np.random.default_rng(7)

@@ -12,6 +12,11 @@ def _nn(name: str) -> Callable[..., Any]:
     return FUNCTIONS["weft.nn.functional"][name]
 
 
+def _drawn(name: str) -> Callable[..., Any]:
+    """A function that has only a form in place."""
+    return lambda x, *args, **options: getattr(x.clone(), f"{name}_")(*args, **options)
+
+
 # Functions of the database that are not compared.
 LEFT_OUT: dict[str, str] = {
     "nextafter": "PyTorch's result requires a gradient that it then cannot give; ours has none",
@@ -19,26 +24,16 @@ LEFT_OUT: dict[str, str] = {
     "bernoulli": "PyTorch's random result requires a gradient, which is zero",
     "imag": "its samples are complex only",
     "as_strided_scatter": "PyTorch gives a gradient to elements that were overwritten",
-    "linalg.eigh": "eigenvectors have a sign that nothing decides",
-    "linalg.svd": "singular vectors have a sign that nothing decides",
-    "svd": "singular vectors have a sign that nothing decides",
-    "linalg.eig": "eigenvectors have an angle that nothing decides",
     "normal": "its entries call four functions with different arguments",
-    "svd_lowrank": "singular vectors have a sign that nothing decides",
-    "pca_lowrank": "singular vectors have a sign that nothing decides",
+    "svd_lowrank": "samples with M have more ranks than it finds, and draws decide what it does",
 }
 
 # Functions that PyTorch has for complex numbers, and whose complex samples are not compared.
 COMPLEX_LEFT_OUT: dict[str, str] = {
     "as_strided_scatter": "PyTorch gives a gradient to elements that were overwritten",
-    "linalg.eigh": "eigenvectors have an angle that nothing decides",
-    "linalg.svd": "singular vectors have an angle that nothing decides",
-    "svd": "singular vectors have an angle that nothing decides",
-    "linalg.eig": "eigenvectors have an angle that nothing decides",
     "logcumsumexp": "only of real numbers",
     "normal": "its entries call four functions with different arguments",
-    "svd_lowrank": "singular vectors have an angle that nothing decides",
-    "pca_lowrank": "singular vectors have an angle that nothing decides",
+    "svd_lowrank": "samples with M have more ranks than it finds, and draws decide what it does",
 }
 
 # Functions some of whose complex samples differ; at least 95% of them pass.
@@ -47,12 +42,16 @@ COMPLEX_EXCEPTIONS: dict[str, str] = {
     "linalg.pinv": "with hermitian=True PyTorch's gradient is that of a matrix it did not read",
 }
 
+# Functions that give vectors with a sign, or an angle, that nothing decides: these are columns of the results beside
+# the values, or rows of those called h. Of as many as there are values, the magnitudes are compared.
+UNDECIDED = {"linalg.eigh": "v", "linalg.eig": "v", "linalg.svd": "u h", "svd": "u v", "pca_lowrank": "u v"}
+
 # Functions of which PyTorch has complex values, and no gradients of them; ours are linear maps.
 BEYOND = {"nn.functional.bilinear", "nn.functional.embedding", "select_scatter", "slice_scatter"}
 
 # Functions of Hermitian matrices, of which they read one triangle: of gradients, the Hermitian part
 # is compared, as the rest moves the matrix away from those that there are.
-OF_HERMITIAN = {"cholesky", "linalg.cholesky", "linalg.cholesky_ex", "linalg.eigvalsh"}
+OF_HERMITIAN = {"cholesky", "linalg.cholesky", "linalg.cholesky_ex", "linalg.eigh", "linalg.eigvalsh"}
 
 # Functions of which one triangle of a matrix is read: PyTorch's gradient of the other is not zero,
 # and is not compared.
@@ -63,8 +62,7 @@ VARIANTS_LEFT_OUT: dict[tuple[str, str], str] = {("linalg.lstsq", "grad_oriented
 
 # Functions some of whose samples differ; at least 95% of them pass.
 EXCEPTIONS: dict[str, str] = {
-    "multinomial": "out= of a floating dtype is cast to, not refused",
-    "linalg.pinv": "with hermitian=True PyTorch's gradient is that of a matrix it did not read",
+    "linalg.pinv": "with hermitian=True PyTorch's gradient is that of a matrix it did not read"
 }
 
 # In-place forms that are not compared.
@@ -120,6 +118,7 @@ ADAPTED: dict[str, tuple[str, Callable[..., Any]]] = {
     "polygamma": ("digamma", lambda x, n: x.polygamma(n)),
     "special.polygamma": ("special.i1", lambda x, n: FUNCTIONS["weft.special"]["polygamma"](n, x)),
     "zero_": ("zeros_like", lambda x: x.clone().zero_()),
+    **{name: ("zeros_like", _drawn(name)) for name in "cauchy exponential geometric log_normal uniform".split()},
     "nn.functional.embedding": (
         "nn.functional.one_hot",
         lambda weight, places, **options: _nn("embedding")(places, weight, **options),
@@ -132,6 +131,7 @@ ADAPTED: dict[str, tuple[str, Callable[..., Any]]] = {
         "linalg.svdvals",
         lambda a, *b, **options: FUNCTIONS["weft.linalg"]["pinv"](a @ b[0].mT if b else a, **options),
     ),
+    "pca_lowrank": ("svd", lambda a, b, **options: FUNCTIONS["weft"]["pca_lowrank"](a @ b.mT, **options)),
     "einsum": ("tensordot", lambda tensors, text: FUNCTIONS["weft"]["einsum"](text, *tensors)),
 }
 
@@ -150,6 +150,7 @@ SLOW = {
     "nn.functional.max_unpool1d",
     "nn.functional.max_unpool2d",
     "nn.functional.unfold",
+    "pca_lowrank",
     "scatter_reduce",
     "unique",
 }

@@ -232,3 +232,18 @@ def test_weights_without_channels_are_refused(name, channels, weight, rank):
     program = f"x=t.ones(1,{channels},{SPACES[rank]});w=t.ones(*{weight},{kernel});r=F.{name}{rank}d(x,w)"
     assert outcome(program, oracle("torch")) is RuntimeError
     assert outcome(program, weft) is RuntimeError
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("batch", [0, 2])
+def test_transposed_convolutions_that_leave_nothing(rank, batch):
+    torch = oracle("torch")
+    found = []
+    for library in (weft, torch):
+        data = library.ones(batch, 4, *[1] * rank, requires_grad=True)
+        weight = library.ones(4, 2, *[1] * rank, requires_grad=True)
+        call = getattr(library.nn.functional, f"conv_transpose{rank}d")
+        made = call(data, weight, stride=2, padding=1, output_padding=1)
+        made.sum().backward()
+        found.append((tuple(made.shape), data.grad.tolist(), weight.grad.tolist()))
+    assert found[0] == found[1]

@@ -392,3 +392,30 @@ def test_pinverse_leaves_out_singular_values_below_its_share():
     made = weft.pinverse(weft.from_numpy(a), 0.1).numpy()
     assert np.linalg.matrix_rank(made) == np.linalg.matrix_rank(a, 0.1 * np.linalg.norm(a, 2)) < 3
     np.testing.assert_allclose(made, np.linalg.pinv(a, 0.1), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("beta", "alpha"), [(1, 1), (0.5, 1.7), (0, 2)])
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("addmm", [(7, 9), (7, 33), (33, 9)]),
+        ("addmv", [(7,), (7, 33), (33,)]),
+        ("baddbmm", [(2, 7, 9), (2, 7, 33), (2, 33, 9)]),
+        ("addbmm", [(7, 9), (2, 7, 33), (2, 33, 9)]),
+    ],
+)
+def test_sums_with_products_are_rounded_once(name, shapes, beta, alpha, kind):
+    generator = np.random.default_rng(3)
+    given = [weft.tensor(generator.standard_normal(shape)).to(getattr(weft, kind)) for shape in shapes]
+    start, left, right = (one.double().numpy() for one in given)
+    product = (left @ right).sum(0) if name == "addbmm" else left @ right
+    exact = weft.tensor(beta * start + alpha * product).float().to(getattr(weft, kind))
+    got = getattr(weft, name)(*given, beta=beta, alpha=alpha)
+    assert got.dtype == exact.dtype
+    wrong = got.double().numpy() != exact.double().numpy()
+    assert wrong.mean() < 0.02  # sums in float32 that lie halfway between two
+    for one in given:
+        one.requires_grad_()
+    getattr(weft, name)(*given, beta=beta, alpha=alpha).sum().backward()
+    assert [one.grad.dtype for one in given[1:]] == [exact.dtype] * 2

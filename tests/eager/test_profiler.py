@@ -29,6 +29,15 @@ def test_calls_and_steps_back_are_recorded():
     assert names.index("relu") < names.index("sum") < names.index("SumBackward0") < names.index("ReluBackward0")
 
 
+def test_operators_of_python_are_recorded():
+    x = weft.ones(2, 2)
+    with profile() as prof:
+        ~((-x * x + 1)[0] < 2)
+    assert [
+        event.name for event in prof.events() if event.cpu_parent is None
+    ] == "neg mul add getitem lt inverted".split()
+
+
 def test_nothing_is_recorded_outside():
     prof = _recorded()
     count = len(prof.events())

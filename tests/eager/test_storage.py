@@ -611,3 +611,24 @@ def test_a_storage_that_shrinks_leaves_its_tensors_readable():
     assert long.tolist() == [0, 1, 2, 3, 4, 5]
     storage.resize_(6)
     assert long.tolist()[:2] == [9, 1]
+
+
+@pytest.mark.parametrize(("shape", "form"), [((2, 3, 4, 5), "channels_last"), ((2, 3, 4, 2, 3), "channels_last_3d")])
+def test_memory_formats_order_memory(shape, form):
+    torch = oracle("torch")
+    values = np.random.default_rng(len(shape)).random(shape)
+    results = []
+    for library in (weft, torch):
+        x, order = library.tensor(values, requires_grad=True), getattr(library, form)
+        made = [x.contiguous(memory_format=order), x.to(memory_format=order), x.clone(memory_format=order)]
+        made += [made[0].contiguous(), made[0].clone(), library.empty(shape, memory_format=order), made[0] * 2]
+        assert made[0].contiguous(memory_format=order) is made[0]
+        (made[0] * made[0]).sum().backward()
+        np.testing.assert_array_equal(made[0].detach().numpy(), values)
+        results.append([(one.stride(), one.is_contiguous(memory_format=order)) for one in made])
+        np.testing.assert_allclose(x.grad.numpy(), 2 * values)
+        with pytest.raises(RuntimeError, match="required rank"):
+            x[0].contiguous(memory_format=order)
+        with pytest.raises(RuntimeError, match="required rank"):
+            library.empty(3, memory_format=order)
+    assert results[0] == results[1]

@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+from oracles import oracle
 from scenarios import Scenarios, affine, same_outcome
 
 import weft
@@ -557,3 +558,25 @@ def test_computed_tensors_are_no_parameters():
     weight._grad_fn = (weight * 2).grad_fn
     with pytest.raises(ValueError, match="non-leaf"):
         weft.nn.Module().register_parameter("weight", weight)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        {},
+        {"dtype": 1, "device": 2},
+        {"factory_kwargs": {"dtype": 1}, "memory_format": 3},
+        {"factory_kwargs": {"dtype": 1}, "dtype": 2},
+        {"bias": True},
+    ],
+)
+def test_options_of_factories(given):
+    torch = oracle("torch")
+    try:
+        expected = torch.nn.factory_kwargs(given)
+    except TypeError:
+        with pytest.raises(TypeError, match=r"twice|unexpected"):
+            weft.nn.factory_kwargs(given)
+    else:
+        assert weft.nn.factory_kwargs(given) == expected

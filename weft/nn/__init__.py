@@ -21,6 +21,7 @@ from .modules.container import *
 from .modules.conv import *
 from .modules.distance import *
 from .modules.dropout import *
+from .modules.factory import factory_kwargs as factory_kwargs
 from .modules.flatten import *
 from .modules.fold import *
 from .modules.instancenorm import *

@@ -6,7 +6,7 @@ from ... import ops as _operators  # noqa: F401  registers what rows compose
 from ..autograd import backward  # noqa: F401
 from ..tensor import indexing  # noqa: F401
 from .create import attributes, create, data, exchange, memory, storage  # noqa: F401
-from .fft import spectral, transforms, windows  # noqa: F401
+from .fft import signal_windows, spectral, transforms, windows  # noqa: F401
 from .index import histogram, index, reduce_at, sort  # noqa: F401
 from .linalg import (  # noqa: F401
     checked,

@@ -31,3 +31,12 @@ def through(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
     for layer in dict.fromkeys(LAYERS):
         rest = partial(layer, name, rest)
     return rest(args, kwargs)
+
+
+def layered(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that goes through the layers; what is called often asks first whether there are some."""
+
+    def rest(args: Args, kwargs: Kwargs) -> Any:
+        return function(*args, **kwargs)
+
+    return lambda *args: through(name, rest, args, {})

@@ -16,6 +16,7 @@ from ...ops.shape.index import TakeAttrs
 from ..autograd.modes import modes
 from ..autograd.node_names import entitle
 from ..dispatch import apply, kernel_of, record
+from ..functions.around import LAYERS, layered
 from ..functions.operands import in_dtype
 from ..functions.shape.shape import expand, reshape
 from ..native.index import add_rows, nonzero
@@ -423,4 +424,12 @@ def with_chosen(source: Tensor, arrays: Chosen, value: Tensor, accumulate: bool)
     return permuted(made, np.argsort(order).tolist())
 
 
-bind(__getitem__=get, __setitem__=put)
+_SEEN = layered("weft.getitem", get)
+
+
+def _indexed(self: Tensor, index: Any) -> Tensor:
+    made: Tensor = (_SEEN if LAYERS else get)(self, index)
+    return made
+
+
+bind(__getitem__=_indexed, __setitem__=put)

@@ -13,6 +13,7 @@ from ...base.errors import RunError
 from .device import CPU, device
 
 Array = np.ndarray[Any, Any]
+CHANNELS_LAST = {"channels_last": 4, "channels_last_3d": 5}  # ranks, by the names of memory formats
 
 
 class Memory(Protocol):
@@ -52,6 +53,18 @@ def device_of(memory: Memory) -> device:
 def in_memory(value: Memory) -> Memory:
     """A numpy scalar, which has no memory, gets some; numpy's own kinds of arrays are seen as plain ones."""
     return np.array(value, subok=False) if isinstance(value, (np.generic, np.ndarray)) else value
+
+
+def in_format(array: Array, memory_format: Any) -> Array:
+    """The array, or a copy with its elements in the order of a memory format."""
+    name = getattr(memory_format, "name", "preserve_format")
+    if name == "preserve_format":
+        return array
+    if name == "contiguous_format":
+        return np.ascontiguousarray(array)
+    if array.ndim != CHANNELS_LAST[name]:
+        raise RunError(f"required rank {CHANNELS_LAST[name]} tensor to use {name} format")
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1)
 
 
 def array_of(tensor: Any) -> Array:

@@ -19,7 +19,7 @@ from ..autograd.view_writes import AsStrided
 from ..native.copy import ordered_copy
 from ..native.pointwise import add_into
 from .device import device
-from .memory import Array, Memory, answer, array_of, device_of, in_memory
+from .memory import CHANNELS_LAST, Array, Memory, answer, array_of, device_of, in_memory
 from .printing import format_tensor
 from .size import Size
 from .storage import UntypedStorage
@@ -28,7 +28,6 @@ from .types import OF_NUMPY, dtype, layout, strided
 NO_GRAD = "was created in no_grad mode"
 MULTIPLE = "is the output of a function that returns multiple views"
 MAX_RANK = 64  # numpy's
-CHANNELS_LAST = {"channels_last": 4, "channels_last_3d": 5}  # ranks
 _accumulating = held_lock("adding")
 _new, _ndarray = object.__new__, np.ndarray  # every call asks for them
 

@@ -13,7 +13,7 @@ from ....base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from ...tensor.convert import convert
 from ...tensor.device import require_cpu
 from ...tensor.inplace import write_out
-from ...tensor.memory import Array, array_of
+from ...tensor.memory import Array, array_of, in_format
 from ...tensor.promotion import complex_of, number_dtype
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype, get_default_dtype, strided
@@ -65,7 +65,8 @@ def _sized(name: str, doc: str, value: str, make: Callable[[tuple[int, ...], DTy
 
     def sized(*size: Any, dtype: Any = None, **options: Any) -> Tensor:
         sizes = (options.pop("size"),) if "size" in options else size
-        return made(make(shape_of(name, sizes), kind_of(dtype)), options)
+        array = make(shape_of(name, sizes), kind_of(dtype))
+        return made(in_format(array, options.get("memory_format")), options)
 
     def like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
         kind = kind_of(dtype, input._dtype)
@@ -93,12 +94,8 @@ def _sized(name: str, doc: str, value: str, make: Callable[[tuple[int, ...], DTy
 
 def laid_out_as(input: Tensor, kind: DType, memory_format: Any = None) -> Array:
     """Memory of a tensor's shape; in its order unless another is asked for."""
-    name = getattr(memory_format, "name", "preserve_format")
-    if name in ("channels_last", "channels_last_3d"):
-        moved = np.moveaxis(array_of(input), 1, -1)
-        return np.moveaxis(np.empty(moved.shape, kind), -1, 1)
-    if name == "contiguous_format":
-        return np.empty(input._shape, kind)
+    if getattr(memory_format, "name", "preserve_format") != "preserve_format":
+        return in_format(np.empty(input._shape, kind), memory_format)
     array = array_of(input)
     if all(array.strides) or not any(n > 1 and not s for n, s in zip(array.shape, array.strides)):
         return np.empty_like(array, dtype=kind, order="K", subok=False)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ....base.dtype import INT64
-from ....base.errors import RunError
+from ....base.errors import RunError, Unsupported
 from ....core.op import Op
 from ...dispatch import apply
-from ...tensor.memory import array_of
+from ...tensor.memory import CHANNELS_LAST, array_of
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.viewing import in_order
+from ..math.cast import clone
 from ..operands import sizes_of
 from ..table import row
 
@@ -22,19 +23,25 @@ _COLLAPSE = Op.get("collapse_sum")
 
 @row(space=None)
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
-    """Itself if its elements lie in order, else a copy in which they do
+    """Itself if its elements lie in order, row by row or as a memory format says, else a copy in which they do
 
     >>> import weft
     >>> x = weft.zeros(2, 3).t()
     >>> x.is_contiguous(), x.contiguous().is_contiguous()
     (False, True)
+    >>> weft.zeros(2, 3, 4, 5).contiguous(memory_format=weft.channels_last).stride()
+    (60, 1, 15, 3)
     """
-    return input if array_of(input).flags.c_contiguous else in_order(input)
+    if getattr(memory_format, "name", "") not in CHANNELS_LAST:
+        return input if array_of(input).flags.c_contiguous else in_order(input)
+    return input if input.is_contiguous(memory_format) else clone(input, memory_format=memory_format)
 
 
 @row(space=None)
 def resize_(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     """Gives a tensor another size; its storage grows if it must, what is new is not set"""
+    if getattr(memory_format, "name", "") in CHANNELS_LAST:
+        raise Unsupported("resize_ lays elements out row by row", hint="contiguous(memory_format=...) reorders them")
     if input.requires_grad:
         raise RunError("cannot resize variables that require grad")
     shape = sizes_of(sizes)
@@ -54,7 +61,7 @@ def resize_(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 @row
 def resize_as_(input: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
     """Gives a tensor the size of another"""
-    return resize_(input, the_template._shape)
+    return resize_(input, the_template._shape, memory_format=memory_format)
 
 
 @row(space=None)

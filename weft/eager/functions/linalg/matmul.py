@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ....base.dtype import BOOL, is_integer
+from ....base.dtype import BOOL, FLOAT32, is_float, is_integer
 from ....base.errors import RunError
 from ....core.op import Op
 from ....ops.linalg.matmul import BatchMatmulAttrs, MatmulAttrs
@@ -221,7 +222,25 @@ def _nothing_of(tensor: Tensor) -> Tensor:
     return made
 
 
+def _rounded_once(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A sum with a product, which of numbers of 16 bits is one of float32 that is rounded at the end."""
+
+    def wide(value: Any) -> Any:
+        return value._cast(FLOAT32) if isinstance(value, Tensor) else value
+
+    @functools.wraps(function)
+    def summed(*args: Any, **options: Any) -> Tensor:
+        kinds = [value._dtype for value in (*args, *options.values()) if isinstance(value, Tensor)]
+        if not kinds or kinds[0].itemsize != 2 or not is_float(kinds[0]) or len({*kinds}) > 1:
+            return function(*args, **options)
+        made = function(*map(wide, args), **{name: wide(value) for name, value in options.items()})
+        return made._cast(kinds[0])
+
+    return summed
+
+
 @row(inplace=True, out=True)
+@_rounded_once
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat1 @ mat2
 
@@ -238,6 +257,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
 
 
 @row(inplace=True, out=True)
+@_rounded_once
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat @ vec"""
     return _added(input, mv(mat, vec), beta, alpha, "addmv")
@@ -256,12 +276,14 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
 
 
 @row(inplace=True, out=True)
+@_rounded_once
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * batch1 @ batch2"""
     return _added(input, bmm(batch1, batch2), beta, alpha, "baddbmm")
 
 
 @row(inplace=True, out=True)
+@_rounded_once
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * the sum of batch1 @ batch2 over the batch"""
     a, b = batch1._shape, batch2._shape

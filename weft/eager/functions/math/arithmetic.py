@@ -14,6 +14,7 @@ from ...autograd.node_names import entitle, title_of
 from ...dispatch import apply, apply_pair
 from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, bind
+from ..around import LAYERS, layered
 from ..fusion import fused
 from ..misuse import raise_explained
 from ..operands import in_dtype, must_be_tensors, must_fit, promoted, promoted_floats
@@ -390,10 +391,12 @@ SWAPPED = {"sub": "rsub", "div": "mul"}  # 1 - x is one step, 1 / x a product wi
 def _operator(function: Any, swapped: bool = False) -> Any:
     name = function.__name__
     title = title_of(SWAPPED.get(name, name) if swapped else name)
+    seen = layered(f"weft.{name}", function)
 
     def method(self: Tensor, other: Any) -> Any:
         try:
-            result = function(other, self) if swapped else function(self, other)
+            called = seen if LAYERS else function
+            result = called(other, self) if swapped else called(self, other)
         except TypeError:
             if isinstance(other, (Tensor, int, float, complex)):
                 raise
@@ -411,7 +414,7 @@ def _short(function: Any, op: Op) -> Any:
     general = _operator(function)
 
     def method(self: Tensor, other: Any) -> Any:
-        if isinstance(other, Tensor):
+        if isinstance(other, Tensor) and not LAYERS:
             try:
                 result = apply_pair(op, self, other)
                 if result is not None:

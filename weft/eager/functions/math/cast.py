@@ -12,9 +12,9 @@ from ...dispatch import apply
 from ...tensor.device import device as Device
 from ...tensor.device import require_cpu
 from ...tensor.inplace import check_writable, write
-from ...tensor.memory import array_of
+from ...tensor.memory import array_of, in_format
 from ...tensor.promotion import promote, result_dtype
-from ...tensor.tensor import CHANNELS_LAST, Tensor, wrap
+from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import DTYPE_NAMES, OF_NUMPY, as_dtype, dtype, memory_format
 from ...tensor.viewing import stretched
 from ..operands import in_common, must_be_tensors, must_fit
@@ -38,17 +38,10 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 def _laid_out(made: Tensor, memory_format: Any) -> Tensor:
     """A fresh tensor with its elements in the order of a memory format."""
-    name = getattr(memory_format, "name", "preserve_format")
-    if name == "preserve_format":
-        return made
-    if name != "contiguous_format":
-        rank = CHANNELS_LAST[name]
-        if made.ndim != rank:
-            raise RunError(f"required rank {rank} tensor to use {name} format")
-        channels_last = np.ascontiguousarray(np.moveaxis(array_of(made), 1, -1))
-        made.data = wrap(np.moveaxis(channels_last, -1, 1))
-    elif not made.is_contiguous():
-        made.data = wrap(np.ascontiguousarray(array_of(made)))
+    array = array_of(made)
+    ordered = in_format(array, memory_format)
+    if ordered is not array:
+        made.data = wrap(ordered)
     return made
 
 

@@ -14,6 +14,7 @@ from ...autograd.node_names import entitle, title_of
 from ...dispatch import apply
 from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, bind
+from ..around import LAYERS, layered
 from ..fusion import fused
 from ..misuse import raise_explained
 from ..operands import in_dtype, must_be_tensors, must_fit, promoted
@@ -269,9 +270,11 @@ bind_operators({"lshift": bitwise_left_shift, "rshift": bitwise_right_shift})
 
 
 def _compared(function: Any) -> Any:
+    seen = layered(f"weft.{function.__name__}", function)
+
     def method(self: Tensor, other: Any) -> Any:
         try:
-            return function(self, other)
+            return (seen if LAYERS else function)(self, other)
         except InvalidType:
             return NotImplemented
         except MemoryError as error:
@@ -291,10 +294,11 @@ def _inverted(input: Tensor) -> Tensor:
 
 def _prefix(function: Any) -> Any:
     title = title_of(function.__name__)
+    seen = layered(f"weft.{function.__name__.lstrip('_')}", function)
 
     def method(self: Tensor) -> Tensor:
         try:
-            result: Tensor = function(self)
+            result: Tensor = (seen if LAYERS else function)(self)
         except MemoryError as error:
             raise_explained(function.__name__, function, error, (self,), {})
         entitle(result, title, self)

@@ -20,7 +20,7 @@ from ..math.arithmetic import add, sub
 from ..math.complex import complex as of_parts
 from ..math.complex import imag, real
 from ..shape.join import stack
-from ..shape.parts import unbind
+from ..shape.parts import narrow, unbind
 from ..shape.shape import permute, reshape, squeeze, transpose, unsqueeze
 from ..table import NN, row
 from .by_rank import by_rank, several
@@ -321,10 +321,28 @@ def _transposed(rank: int) -> Callable[..., Tensor]:
                 f"Only zero batch or zero channel inputs are supported, but got input shape: {list(data._shape)}"
             )
         out = _check_channels(data._shape[1], weight, bias, groups, True)
-        result = run(data, weight, bias, _Spread(steps, pads, extra, gaps), groups, out)
+        sizes = _Spread(steps, pads, extra, gaps)
+        result = _spread_or_empty(run, sizes, data, weight, bias, groups, out)
         return result if data is input else squeeze(result, 0)
 
     return spread
+
+
+def _spread_or_empty(
+    run: Callable[..., Tensor], sizes: _Spread, data: Tensor, weight: Tensor, bias: Tensor | None, groups: int, out: int
+) -> Tensor:
+    """A transposed convolution; where padding leaves nothing of an axis, it is none of what less padding leaves."""
+    extents = [
+        (size - 1) * step - 2 * pad + gap * (taps - 1) + 1 + more
+        for size, taps, step, pad, more, gap in zip(data._shape[2:], weight._shape[2:], *sizes)
+    ]
+    if 0 not in extents or min(extents) < 0:
+        return run(data, weight, bias, sizes, groups, out)
+    less = tuple(pad - (extent == 0) for pad, extent in zip(sizes.pads, extents))
+    result = run(data, weight, bias, sizes._replace(pads=less), groups, out)
+    for axis, extent in enumerate(extents, 2):
+        result = result if extent else narrow(result, axis, 0, 0)
+    return result
 
 
 conv_transpose1d, conv_transpose2d, conv_transpose3d = by_rank(

@@ -195,7 +195,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     return wrap(drawn.astype(array.dtype))
 
 
-@row(out=True)
+@row(out="strict")
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
     """The positions of samples that are drawn by weight, from each row
 
