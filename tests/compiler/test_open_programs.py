@@ -43,7 +43,7 @@ def memory(tmp_path, monkeypatch):
 class Process:
     def __init__(self, folder, monkeypatch):
         self.folder, self._patch, self.lowered = folder, monkeypatch, []
-        for name in ("lower_compute", "lower_loop_body"):
+        for name in ("lower_compute", "lowered_operator"):
             self._patch.setattr(native_generic, name, self._counted(getattr(native_generic, name)))
 
     def _counted(self, lower):
@@ -70,7 +70,7 @@ def array(seed, *shape):
 def run(name, *arrays, **attrs):
     """The first output of an operator, by an open program."""
     op = Op.get(name)
-    by = native_generic.run_generic if Op.compute.contains(op) else native_generic.run_written
+    by = native_generic.run_generic if Op.compute.contains(op) else native_generic.run_template
     return by(op, params_of(op, attrs), arrays)[0]
 
 
@@ -391,7 +391,7 @@ if sys.argv[1] == "warm":
     def refuse(*args, **kwargs):
         raise SystemExit("made again")
     kernels._emit = kernels.compile_object = native_pointwise.pointwise_kernel = refuse
-    native_generic.lower_compute = native_generic.lower_loop_body = refuse
+    native_generic.lower_compute = native_generic.lowered_operator = refuse
 for rows in sys.argv[2:]:
     x = weft.from_numpy(np.random.default_rng(0).random((int(rows), 250), "float32"))
     x.requires_grad_()

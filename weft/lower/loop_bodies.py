@@ -19,6 +19,7 @@ from ..te.transform import legalise
 from .group import LoweredKernel, Temporary
 
 Spec = tuple[tuple[int, ...], DType]
+OPERATIONS = 16  # of kernels at their best, which take as long as a unit of the work that loops state
 
 
 def loop_body_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> list[LoweredKernel]:
@@ -55,7 +56,7 @@ def loop_body_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> l
     for kernel, positions, work in made:
         _bind(kernel, positions, specs, places)
         arguments = tuple(places[position] for position in positions)
-        lowered.append(LoweredKernel(legalise(kernel), arguments, work))
+        lowered.append(LoweredKernel(legalise(kernel), arguments, work * OPERATIONS))
     return lowered
 
 

@@ -103,12 +103,12 @@ def _read(data: bytes, sizes: int) -> Program | None:
 
 def lowered_operator(op: Op, params: Params, inputs: Sequence[Spec], target: CpuTarget) -> LoweredCall:
     """One call of an operator, by the template or the body that a compiled model takes for it. Extents of 1 stay as
-    they are."""
+    they are; what is made may serve only sizes that answer as these do what it asks."""
     shapes = [
         tuple(n if n == 1 else f"n{i}_{axis}" for axis, n in enumerate(shape)) for i, (shape, _) in enumerate(inputs)
     ]
     names = {dim: n for dims, (shape, _) in zip(shapes, inputs) for dim, n in zip(dims, shape) if isinstance(dim, str)}
-    sizes = OpenSizes(names)
+    sizes = OpenSizes(names, stays_open=False)
     variables = [NodeEntry(Node(None, f"in{number}")) for number in range(len(inputs))]
     node = Node(op, op.name, inputs=variables, params=params)
     given = [Fact(shape, dtype) for shape, (_, dtype) in zip(shapes, inputs)]

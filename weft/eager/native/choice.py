@@ -14,7 +14,7 @@ from typing import Any
 from ...core.op import Op
 from ...core.pattern import OpPattern
 from .calls import Array, Declined, NativeCalls, floats, numbers, registered
-from .generic import run_generic, run_written
+from .generic import run_generic, run_template
 from .pointwise import are_native, element, op_key, run_pointwise
 from .thresholds import FROM
 
@@ -61,7 +61,7 @@ def _generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
 
 def _written(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     numbers(arrays)
-    return run_written(op, params, arrays)
+    return run_template(op, params, arrays)
 
 
 def _pointwise(op: Op, arithmetic_from: int, params: Any, arrays: Sequence[Array]) -> Array | None:

@@ -17,7 +17,7 @@ from ...lower.cpu.open.indexed import ROW_BLOCK, add_rows_kernel, elements_kerne
 from ...ops.shape.index import row_numbers
 from .calls import Array, Declined, attempted, native, not_empty, numbers
 from .copy import dense
-from .generic import run_written
+from .generic import run_template
 from .kernels import kernel
 from .strides import has_steps, steps_of
 from .thresholds import FROM
@@ -125,7 +125,7 @@ def run_gather_elements(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
 def run_gather_elements_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
     g, x, indices = arrays
     if g.dtype not in SUMMED:  # what is added in a wider dtype
-        return run_written(op, params, arrays)
+        return run_template(op, params, arrays)
     total = np.zeros(x.shape, g.dtype)
     _add_elements(total, normalize_axis(params.axis, x.ndim), indices, g)
     return total
@@ -135,7 +135,7 @@ def run_gather_elements_grad(op: Op, params: Any, arrays: Sequence[Array]) -> An
 def run_take_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
     g, x, indices = arrays
     if g.dtype not in SUMMED:
-        return run_written(op, params, arrays)
+        return run_template(op, params, arrays)
     total = np.zeros(x.shape, g.dtype)
     flat, axis = (total.reshape(-1), 0) if params.axis is None else (total, normalize_axis(params.axis, x.ndim))
     _add_rows(flat, axis, indices, g)

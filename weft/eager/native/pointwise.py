@@ -13,7 +13,7 @@ import numpy as np
 from ...base.cpu_facts import COSTS
 from ...compiler.disk_cache import is_own
 from ...compiler.open.kernels import open_kernel
-from ...core.op import Op, OpMap
+from ...core.op import Op
 from ...lower.cpu.open.pointwise import BLOCK, Element, Walk, element_of, pointwise_kernel
 from ...ops.math import broadcast  # noqa: F401  operators named here
 from ...runtime.cpu.open_kernel import OpenKernel
@@ -166,10 +166,10 @@ def _kernel(key: Hashable, body: Element, arrays: Sequence[Array], walk: Walk) -
 
 
 @lru_cache(KEPT)
-def op_key(op: Op, params: Any, body: OpMap[Any] = Op.compute) -> Hashable:
-    """An operator with its attributes: as text where its body is weft's own, and so the same in
+def op_key(op: Op, params: Any) -> Hashable:
+    """An operator with its attributes: as text where its bodies are weft's own, and so the same in
     every process."""
-    if not is_own(body[op]):
+    if not all([is_own(rule) for rule in (Op.compute.get(op), Op.kernels.get(op)) if rule is not None]):
         return op, params
     return op.name, tuple(sorted(op.attributes(params).items()))
 

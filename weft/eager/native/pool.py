@@ -19,7 +19,7 @@ from ...ops.nn.pool import GlobalPool2DAttrs, Pool, pool_of, window_counts
 from ...ops.vision.image import Axis, axes_of, sources_of, unscaled
 from .calls import Array, Declined, Run, floats, native, numbers
 from .copy import dense
-from .generic import run_generic, run_written
+from .generic import run_generic, run_template
 from .kernels import kernel
 from .product import multiply
 from .reduce import MAX, SUM, reduced
@@ -174,7 +174,7 @@ def run_resize_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
             down, across = map(_weights, axes)
             result = _between(g, down, across, backward=True)
             return result.reshape(*arrays[0].shape[:2], *result.shape[2:])
-    return run_written(op, params, arrays)[0]
+    return run_template(op, params, arrays)[0]
 
 
 @lru_cache(64)

@@ -88,6 +88,7 @@ def _scattering(name: str, doc: str, forward: Any, **columns: Any) -> Any:
         shape=backward_shape(forward),
         dtype=_indexed_dtype(2),
         ignored_inputs=[1],
+        open_body=True,
         **columns,
     )
 

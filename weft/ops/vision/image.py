@@ -298,6 +298,7 @@ upsampling_grad = define(
     attrs=UpsamplingAttrs,
     shape=_upsampling_grad_shape,
     kernels=_grad_kernels,
+    open_body=True,
     gradient=lambda ctx, gg: [F.upsampling(gg, **attributes(ctx.params))],
     **SHARED,
 )
@@ -323,6 +324,7 @@ resize_grad = define(
     ignored_inputs=[1],
     shape=_resize_grad_shape,
     kernels=_grad_kernels,
+    open_body=True,
     gradient=lambda ctx, gg: [F.resize(gg, **attributes(ctx.params)), None],
     **SHARED,
 )
