@@ -15,6 +15,7 @@ from ...base.cpu_target import host
 from ...base.dtype import FLOAT64, INT64, DType
 from ...base.quiet import quietly
 from ...core.op import Op
+from ...lower.cpu.open.element import Element, element_of
 from ...lower.cpu.open.norms import (
     column_norm_grad_kernel,
     column_norm_kernel,
@@ -23,7 +24,6 @@ from ...lower.cpu.open.norms import (
     row_norm_grad_kernel,
     row_norm_kernel,
 )
-from ...lower.cpu.open.pointwise import Element, element_of
 from ...lower.cpu.open.softmax import cross_entropy_grad_kernel, cross_entropy_kernel, softmax_kernel
 from ...ops._families import pointwise
 from ...ops.math.magnitude import L2NormalizeAttrs

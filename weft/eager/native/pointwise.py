@@ -14,7 +14,8 @@ from ...base.cpu_facts import COSTS
 from ...compiler.disk_cache import is_own
 from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
-from ...lower.cpu.open.pointwise import BLOCK, Element, Walk, element_of, pointwise_kernel
+from ...lower.cpu.nest import BLOCK_ELEMENTS
+from ...lower.cpu.open.element import Element, Walk, element_kernel, element_of
 from ...ops.math import broadcast  # noqa: F401  operators named here
 from ...runtime.cpu.open_kernel import OpenKernel
 from .calls import Array, Declined, attempted
@@ -70,7 +71,7 @@ def run_pointwise(key: Hashable, body: Element, arrays: Sequence[Array], out: Ar
             kernel = body.plans[along] = _kernel(key, body, used, Walk(1, along))
         size = result.size
         work = size * (MOVED + COMPUTED * body.calls)
-        kernel.run([*used, result], (size,), -(-size // BLOCK), work)
+        kernel.run([*used, result], (size,), -(-size // BLOCK_ELEMENTS), work)
         return result
     spot = (*[(array.shape, array.strides) for array in used], out is None or out.strides, shape)
     plan = body.plans.get(spot)
@@ -151,7 +152,7 @@ def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | N
     return PointwisePlan(
         _kernel(key, body, used, walk),
         (*extents, *chain(*zip(*[axis.steps for axis in axes[:-1]]))),
-        -(-extents[0] // BLOCK) if walk.rank == 1 else prod(extents[:-1]),
+        -(-extents[0] // BLOCK_ELEMENTS) if walk.rank == 1 else prod(extents[:-1]),
         prod(shape) * (MOVED + COMPUTED * body.calls),
         shape,
         frozenset(n for n, (a, b) in enumerate(zip(turned, operands)) if a is not b),
@@ -162,7 +163,7 @@ def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | N
 
 def _kernel(key: Hashable, body: Element, arrays: Sequence[Array], walk: Walk) -> OpenKernel:
     whole = (key, tuple([array.dtype for array in arrays]), walk)
-    return open_kernel(whole, lambda target: pointwise_kernel("pointwise", body, walk, target))
+    return open_kernel(whole, lambda target: element_kernel(body, walk, target))
 
 
 @lru_cache(KEPT)

@@ -4,6 +4,7 @@ about sizes. Eager calls run them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ... import te
@@ -38,7 +39,10 @@ def lower_compute(name: str, compute: Callable[..., Any], inputs: Sequence[Spec]
     results = _distinct(computed if isinstance(computed, (tuple, list)) else (computed,), given)
     order = stages(given, results)
     places: dict[Tensor, Hashable] = {tensor: number for number, tensor in enumerate([*given, *results])}
-    kernels = open_kernels(name, order, places, target, trace)
+    kernels = [
+        made._replace(kernel=replace(made.kernel, scalars=tuple(trace.arguments)))
+        for made in open_kernels(name, order, places, target, trace)
+    ]
     outputs = tuple((tensor.shape, tensor.dtype) for tensor in results)
     return LoweredCall(trace, sizes, specs, outputs, tuple(kernels))
 

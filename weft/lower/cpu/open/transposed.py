@@ -13,10 +13,10 @@ from ....te.expr import Expr, Shuffle, Var, as_expr, binary, select
 from ....te.loops import Buffer, Kernel, Store
 from ....te.transform import lower_vectors
 from ....te.visit import masked_load
+from ..nest import row_starts
+from .hoist import vector_loop
 from .matrices.pack import GROUP_BYTES, VECTOR_BYTES, transposed
-from .nest import vector_loop
 from .operands import UNBOUNDED
-from .pointwise import row_starts
 from .tile import ceil_div, clamped, lanes_from
 
 BLOCK = 64  # elements along i of a turn: a few whole cache lines of x

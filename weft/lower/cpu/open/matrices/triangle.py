@@ -8,7 +8,7 @@ from .....te.build import KernelBuilder
 from .....te.expr import Var, as_expr, binary, const
 from .....te.loops import Kernel, Store
 from .....te.transform import lower_vectors
-from ..nest import vector_loop
+from ..hoist import vector_loop
 from ..operands import UNBOUNDED
 
 

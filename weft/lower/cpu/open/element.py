@@ -4,24 +4,24 @@ operands are walked; sizes and strides are arguments."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .... import te
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import BOOL, DType
 from ....base.errors import Error
-from ....te.build import KernelBuilder
-from ....te.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Reduce, Var, as_expr, minimum
-from ....te.loops import Buffer, Kernel, Store
+from ....te.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Reduce, Var, as_expr
+from ....te.extents import MANY, Trace
+from ....te.loops import Buffer, Kernel, Store, buffer
 from ....te.printer import show
 from ....te.schedule import bind_shared, inline
 from ....te.tensor import Tensor
-from ....te.transform import lower_vectors
 from ....te.visit import loads, parts, postorder, rewrite
 from ...group import reached_tensors
-from .nest import vector_loop
+from ..nest import Axis, Nest
+from ..open_stages import nest_kernel
 
-BLOCK = 4096  # elements of one turn
 # Shapes for which an operator is asked what it does to an element, which must not depend on them.
 STANDS_IN, STANDS_IN_TOO = (2, 3), (5, 7)
 
@@ -112,85 +112,25 @@ class Walk(NamedTuple):
     placed: bool = False
 
 
-def pointwise_kernel(name: str, element: Element, walk: Walk, target: CpuTarget) -> Kernel:
+def element_kernel(element: Element, walk: Walk, target: CpuTarget) -> Kernel:
     """Scalars: the extents of the axes, then for each operand its strides along all axes but the
     innermost, then those of the result if it is placed. A turn is a block of elements, or a row
     where there are rows."""
-    b = KernelBuilder(name)
-    extents = [b.scalar(f"n{axis}") for axis in range(walk.rank)]
-    strides = [
-        [b.scalar(f"s{number}_{axis}") for axis in range(walk.rank - 1)]
-        for number in range(len(element.operands) + walk.placed)
-    ]
-    size = as_expr(1)
-    for extent in extents:
-        size = size * extent
-    buffers = [b.arg(t.name, t.dtype, (size,)) for t in element.operands]
-    out = b.arg("y", element.value.dtype, (size,))
-    lanes = min(target.lanes(buffer.dtype) for buffer in (*buffers, out))
-    if walk.rank == 1:
-        with b.parallel("p", (extents[0] + (BLOCK - 1)) // BLOCK) as p:
-            first = b.let("first", p * BLOCK)
-            last = b.let("last", minimum(first + BLOCK, extents[0]))
-            starts = [as_expr(0)] * len(buffers)
-            _emit_row(b, element, walk, buffers, starts, out, as_expr(0), first, last, lanes)
-    else:
-        rows = as_expr(1)
-        for extent in extents[:-1]:
-            rows = rows * extent
-        with b.parallel("p", rows) as p:
-            starts = row_starts(b, p, extents[:-1], strides)
-            at = starts.pop() if walk.placed else b.let("at", p * extents[-1])
-            _emit_row(b, element, walk, buffers, starts, out, at, as_expr(0), extents[-1], lanes)
-    return lower_vectors(b.finish())
+    trace, outer = Trace(), range(walk.rank - 1)
+    axes = [Axis(Var("i"), trace.extent(f"n{axis}", MANY)) for axis in range(walk.rank)]
+    shape, index = [axis.extent for axis in axes], tuple([axis.var for axis in axes])
 
+    def strided(name: str, dtype: DType) -> Buffer:
+        return buffer(name, dtype, shape, strides=[*(trace.extent(f"{name}_{axis}", MANY) for axis in outer), 1])
 
-def row_starts(b: KernelBuilder, row: Expr, extents: Sequence[Expr], strides: Sequence[Sequence[Expr]]) -> list[Expr]:
-    """Where each operand's row begins."""
-    index: list[Expr] = []
-    for extent in reversed(extents[1:]):
-        index.append(b.let("i", row % extent))
-        row = b.let("rest", row // extent)
-    index.append(row)
-    index.reverse()
-    starts: list[Expr] = []
-    for steps in strides:
-        total = as_expr(0)
-        for i, step in zip(index, steps):
-            total = total + i * step
-        starts.append(b.let("start", total))
-    return starts
-
-
-def _emit_row(
-    b: KernelBuilder,
-    element: Element,
-    walk: Walk,
-    buffers: Sequence[Buffer],
-    starts: Sequence[Expr],
-    out: Buffer,
-    at: Expr,
-    first: Expr,
-    last: Expr,
-    lanes: int,
-) -> None:
-    """One row's elements from `first` up to `last`; those that are the same for all of it are read
-    once."""
-    i = Var("i")
-    same = {
-        tensor: b.let("same", buffer[start])
-        for tensor, buffer, start, dense in zip(element.operands, buffers, starts, walk.dense)
-        if not dense
-    }
-    places: dict[Any, tuple[Buffer, Expr]] = dict(zip(element.operands, zip(buffers, starts)))
+    buffers: dict[Any, Buffer] = {tensor: strided(tensor.name, tensor.dtype) for tensor in element.operands}
+    places: dict[Any, Any] = {t: index if dense else (*index[:-1], as_expr(0)) for t, dense in zip(buffers, walk.dense)}
+    dtype = element.value.dtype
+    out = strided("y", dtype) if walk.placed else buffer("y", dtype, shape)
 
     def read(node: Any) -> Any:
-        if not isinstance(node, Load):
-            return node
-        if node.source in same:
-            return same[node.source]
-        buffer, start = places[node.source]
-        return buffer[start + i]
+        return Load(buffers[node.source], places[node.source]) if isinstance(node, Load) else node
 
-    store = Store(out, (at + i,), rewrite(element.value, read))
-    b.emit(vector_loop(i, first, last, lanes, bind_shared([store])))
+    nest = Nest(axes, bind_shared([Store(out, index, rewrite(element.value, read))]))
+    kernel = nest_kernel("pointwise", [*buffers.values(), out], [nest], walk.rank - 1, target, trace)
+    return replace(kernel, scalars=tuple(trace.arguments))
