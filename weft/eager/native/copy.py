@@ -1,5 +1,4 @@
-"""Copies of large arrays whose elements have other neighbours in memory than those of the copy, and
-copies of triangles."""
+"""Copies of large arrays whose elements have other neighbours in memory than those of the copy."""
 
 from __future__ import annotations
 
@@ -12,9 +11,8 @@ import numpy as np
 from ...base.cpu_facts import COSTS
 from ...base.dtype import DTYPES, DType
 from ...core.op import Op
-from ...lower.cpu.open.matrices.triangle import triangle_kernel
 from ...lower.cpu.open.transposed import BLOCK, row_copy, transposed_copy
-from .calls import Array, Declined, count_declined, native, not_empty
+from .calls import Array, count_declined, native
 from .kernels import kernel
 from .strides import Axis, has_steps, joined, memory_order, steps_of
 from .thresholds import FROM
@@ -86,20 +84,6 @@ def _walked(axes: Sequence[Axis]) -> list[int]:
     return [number for axis in axes for number in (axis.extent, *axis.steps)]
 
 
-@native("flip", from_=FROM.copies)
+@native("flip")
 def run_flip(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return ordered_copy(np.flip(arrays[0], params.axis))
-
-
-@native("triangle", from_=FROM.triangles, takes=not_empty)
-def run_triangle(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    """The lower or upper triangle of matrices."""
-    (x,) = arrays
-    if x.itemsize not in MOVED or x.ndim < 2:
-        raise Declined("rank" if x.ndim < 2 else "dtype")
-    out = np.empty(x.shape, x.dtype)
-    rows, columns = x.shape[-2:]
-    scalars = [x.size // columns, rows, columns, params.diagonal]
-    triangle = kernel(triangle_kernel, MOVED[x.itemsize], params.lower)
-    triangle.run([dense(x), out], scalars, scalars[0], x.size * NANOSECONDS)
-    return out

@@ -50,6 +50,7 @@ def run_generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of an operator."""
 
     def make() -> _Call:
+        inferred(op, params, facts_of(arrays))
         compute = partial(op.call_with, Op.compute[op], params)
         return _computed(op_key(op, params), op.name, compute, arrays)
 
