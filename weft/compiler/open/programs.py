@@ -20,8 +20,8 @@ from ...core.infer import infer_node
 from ...core.ir import Fact, Node, NodeEntry
 from ...core.op import Op
 from ...core.schema import Params
-from ...lower.cpu.call import LoweredCall, Spec
-from ...lower.group import Temporary
+from ...lower.cpu.call import LoweredCall
+from ...lower.group import Spec, Temporary
 from ...runtime.artifact import program_bytes, program_of
 from ...runtime.cpu.executor import CpuExecutor
 from ...runtime.program import Program, TensorSpec

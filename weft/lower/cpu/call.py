@@ -9,14 +9,11 @@ from typing import Any, NamedTuple
 
 from ... import te
 from ...base.cpu_target import CpuTarget
-from ...base.dtype import DType
 from ...te.extents import Trace
 from ...te.tensor import Tensor
-from ..group import LoweredKernel
+from ..group import LoweredKernel, Spec
 from ..stages import stages
 from .open_stages import open_kernels
-
-Spec = tuple[tuple[int, ...], DType]  # extents may be open
 
 
 class LoweredCall(NamedTuple):
