@@ -103,12 +103,12 @@ def _is_element(value: Expr, axes: Sequence[Var]) -> bool:
 
 
 class Walk(NamedTuple):
-    """How a kernel goes through memory: over how many axes, for each operand whether neighbours
-    along the innermost one are neighbours in memory or one and the same element, and whether rows
-    of the result have places of their own instead of following each other."""
+    """How a kernel goes through memory: over how many axes, for each operand how many elements a
+    step along the innermost one goes (1, 0 or -1), and whether rows of the result have places of
+    their own instead of following each other."""
 
     rank: int
-    dense: tuple[bool, ...]
+    steps: tuple[int, ...]
     placed: bool = False
 
 
@@ -120,17 +120,26 @@ def element_kernel(element: Element, walk: Walk, target: CpuTarget) -> Kernel:
     axes = [Axis(Var("i"), trace.extent(f"n{axis}", MANY)) for axis in range(walk.rank)]
     shape, index = [axis.extent for axis in axes], tuple([axis.var for axis in axes])
 
-    def strided(name: str, dtype: DType) -> Buffer:
-        return buffer(name, dtype, shape, strides=[*(trace.extent(f"{name}_{axis}", MANY) for axis in outer), 1])
+    def strided(name: str, dtype: DType, step: int = 1) -> Buffer:
+        return buffer(name, dtype, shape, strides=[*(trace.extent(f"{name}_{axis}", MANY) for axis in outer), step])
 
-    buffers: dict[Any, Buffer] = {tensor: strided(tensor.name, tensor.dtype) for tensor in element.operands}
-    places: dict[Any, Any] = {t: index if dense else (*index[:-1], as_expr(0)) for t, dense in zip(buffers, walk.dense)}
+    buffers: dict[Any, Buffer] = {t: strided(t.name, t.dtype, step) for t, step in zip(element.operands, walk.steps)}
+    single = {t for t, step in zip(element.operands, walk.steps) if not step}
     dtype = element.value.dtype
     out = strided("y", dtype) if walk.placed else buffer("y", dtype, shape)
 
     def read(node: Any) -> Any:
-        return Load(buffers[node.source], places[node.source]) if isinstance(node, Load) else node
+        if not isinstance(node, Load):
+            return node
+        return Load(buffers[node.source], (*index[:-1], as_expr(0)) if node.source in single else index)
 
     nest = Nest(axes, bind_shared([Store(out, index, rewrite(element.value, read))]))
     kernel = nest_kernel("pointwise", [*buffers.values(), out], [nest], walk.rank - 1, target, trace)
     return replace(kernel, scalars=tuple(trace.arguments))
+
+
+def copy_kernel(dtype: DType, walk: Walk, target: CpuTarget) -> Kernel:
+    """Elements as they are, in other places."""
+    element = element_of(lambda x: te.compute(x.shape, lambda *i: x[i]), [dtype])
+    assert element is not None
+    return element_kernel(element, walk, target)
