@@ -23,10 +23,10 @@ from weft.base.file_cache import FileCache, file_cache
 from weft.base.kept import Kept
 from weft.compiler.open import kernels as open_kernels
 from weft.compiler.open import programs as open_programs
+from weft.compiler.open.calls import lower_compute
 from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.native import generic as native_generic
-from weft.lower.cpu.call import lower_compute
 from weft.runtime.artifact import program_bytes, program_of
 
 

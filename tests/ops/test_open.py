@@ -12,10 +12,10 @@ from sample import all_samples
 from test_suite import OPS
 
 from weft.base.cpu_target import host
-from weft.compiler.open.programs import assembled, lowered_operator
+from weft.compiler.open.calls import lower_compute, lowered_operator
+from weft.compiler.open.programs import assembled
 from weft.core.op import Op
 from weft.core.schema import text_of
-from weft.lower.cpu.call import lower_compute
 from weft.runtime.cpu.executor import CpuExecutor
 from weft.testing import op_check
 

@@ -73,7 +73,7 @@ def lower_stages(
     places: dict[Tensor, Hashable] = {tensors[e]: e for e in group.inputs}
     outputs = []
     for entry in group.outputs:
-        tensor = _own(tensors[entry], places)
+        tensor = own_tensor(tensors[entry], places)
         places[tensor] = entry
         outputs.append(tensor)
     order = stages([tensors[entry] for entry in group.inputs], outputs)
@@ -102,7 +102,7 @@ def kernel_name(group: FusedGroup) -> str:
     return ("fuse_" + "_".join(names))[:MAX_SYMBOL]
 
 
-def _own(tensor: Tensor, places: dict[Tensor, Hashable]) -> Tensor:
+def own_tensor(tensor: Tensor, places: Container[Tensor]) -> Tensor:
     """A tensor that may be written: a copy where it is an input or another output."""
     if tensor.body is not None and tensor not in places:
         return tensor

@@ -11,10 +11,10 @@ import numpy as np
 
 from ...base.cpu_target import host
 from ...base.kept import Kept
+from ...compiler.open.calls import LoweredCall, lower_compute, lowered_operator
 from ...compiler.open.kernels import making
-from ...compiler.open.programs import VARIANTS, lowered_operator, open_program
+from ...compiler.open.programs import VARIANTS, open_program
 from ...core.op import Op
-from ...lower.cpu.call import LoweredCall, lower_compute
 from ...runtime.cpu.executor import CpuExecutor
 from ...runtime.cpu.open_kernel import address_of
 from ...runtime.cpu.pool import eager_threads
