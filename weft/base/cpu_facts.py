@@ -32,7 +32,6 @@ class ElementCosts(NamedTuple):
     computed: float = 0.5  # with a function of it
     loaded: float = 0.15  # read once more, in loops made from a compute
     called: float = 1.0  # with a function, in those
-    counted: float = 0.5  # a unit of the work that loops of an operator state
     read_byte: float = 0.025  # of a reduction
     scanned: float = 0.4
     scanned_by_functions: float = 5.0

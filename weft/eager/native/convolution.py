@@ -26,7 +26,6 @@ from ...runtime.cpu.open_kernel import OpenKernel
 from .calls import Array, Declined, Facts, Run, facts_of, inferred, native
 from .copy import dense
 from .product import multiply
-from .thresholds import FROM
 
 Outputs = list[Array]
 
@@ -87,7 +86,7 @@ def _convolution(
         chosen = [arrays[place] for place in places] if places else arrays
         return run(planned(op, params, facts_of(arrays)), *chosen)
 
-    return native(name, from_=FROM.convolution, fitting=False)(call)
+    return native(name, fitting=False)(call)
 
 
 # Calls.
@@ -184,7 +183,7 @@ _convolution(
 _DATA_GRAD, _WEIGHT_GRAD = Op.get("_conv2d_grad_data"), Op.get("_conv2d_grad_weight")
 
 
-@native("_conv2d_grad", from_=FROM.convolution, fitting=False)
+@native("_conv2d_grad", fitting=False)
 def run_conv2d_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Outputs:
     data, weight = _data_grad(_DATA_GRAD, params, arrays), _weight_grad(_WEIGHT_GRAD, params, arrays[:2])
     return [*data, *weight, *([arrays[0].sum(axis=(2, 3)).sum(axis=0)] if params.use_bias else [])]

@@ -11,14 +11,14 @@ import numpy as np
 
 from ...base.cpu_target import host
 from ...base.kept import Kept
+from ...compiler.open.calls import LoweredCall, lower_compute, lowered_operator
 from ...compiler.open.kernels import making
-from ...compiler.open.programs import VARIANTS, lowered_operator, open_program
+from ...compiler.open.programs import VARIANTS, open_program
 from ...core.op import Op
-from ...lower.cpu.call import LoweredCall, lower_compute, lower_loop_body
 from ...runtime.cpu.executor import CpuExecutor
 from ...runtime.cpu.open_kernel import address_of
 from ...runtime.cpu.pool import eager_threads
-from .calls import Array, facts_of, inferred
+from .calls import Array, Declined, facts_of, inferred
 from .copy import dense
 from .pointwise import op_key
 
@@ -50,6 +50,7 @@ def run_generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of an operator."""
 
     def make() -> _Call:
+        inferred(op, params, facts_of(arrays))
         compute = partial(op.call_with, Op.compute[op], params)
         return _computed(op_key(op, params), op.name, compute, arrays)
 
@@ -57,19 +58,14 @@ def run_generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
 
 
 def run_template(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of an operator that has a template."""
-    return _known((op, params), arrays, lambda: _by_template(op, params, arrays)).run(arrays)
+    """The outputs of an operator that has a template, or whose body is written as loops."""
+    return _known((op, params), arrays, lambda: _lowered(op, params, arrays)).run(arrays)
 
 
 def run_computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> list[Array]:
     """What a computation on te tensors gives for arrays; the key tells it from others, in other
     processes, too, if it is of texts and numbers."""
     return _known(key, arrays, lambda: _computed(key, name, compute, arrays)).run(arrays)
-
-
-def run_written(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of an operator whose body is written as loops."""
-    return _known((op, params), arrays, lambda: _written(op, params, arrays)).run(arrays)
 
 
 def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], _Call]) -> _Call:
@@ -82,17 +78,15 @@ def _computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Seq
     return _made(("computed", key), name, inputs, partial(lower_compute, name, compute, inputs, host()))
 
 
-def _by_template(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
+def _lowered(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
     inputs = facts_of(arrays)
-    key = ("template", op.name, tuple(sorted(op.attributes(params).items())))
-    return _made(key, op.name, inputs, partial(lowered_operator, op, params, inputs, host()))
-
-
-def _written(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
-    inputs = facts_of(arrays)
-    outputs: Any = [(fact.shape, fact.dtype) for fact in inferred(op, params, inputs)]
-    lower = partial(lower_loop_body, op, params, inputs, outputs, host())
-    return _made(("written", op_key(op, params, Op.kernels)), op.name, [*inputs, *outputs], lower)
+    outputs = [(fact.shape, fact.dtype) for fact in inferred(op, params, inputs)]
+    call = _made(
+        ("lowered", op_key(op, params)), op.name, inputs, partial(lowered_operator, op, params, inputs, host())
+    )
+    if call.outputs != outputs:  # sizes that are equal by chance
+        raise Declined("shapes")
+    return call
 
 
 def _made(key: Hashable, name: str, specs: Sequence[Spec], lower: Callable[[], LoweredCall]) -> _Call:

@@ -19,11 +19,10 @@ from ...ops.nn.pool import GlobalPool2DAttrs, Pool, pool_of, window_counts
 from ...ops.vision.image import Axis, axes_of, sources_of, unscaled
 from .calls import Array, Declined, Run, floats, native, numbers
 from .copy import dense
-from .generic import run_generic, run_written
+from .generic import run_generic, run_template
 from .kernels import kernel
 from .product import multiply
 from .reduce import MAX, SUM, reduced
-from .thresholds import FROM
 
 LARGEST_WEIGHTS = 1 << 13  # elements of a matrix that resizes an axis
 
@@ -43,7 +42,7 @@ def _images(*names: str) -> Callable[[Run], Run]:
             result = run(op, params, [_flat(array) for array in arrays])
             return None if result is None else result.reshape(*arrays[0].shape[:2], *result.shape[2:])
 
-        return native(*names, from_=FROM.pools, takes=floats)(reshaped)
+        return native(*names, takes=floats)(reshaped)
 
     return register
 
@@ -163,7 +162,7 @@ def _between(x: Array, down: Array, across: Array, backward: bool) -> Array:
     return multiply(left.astype(x.dtype), multiply(x, right.astype(x.dtype)))
 
 
-@native("_upsampling_grad", "_resize_grad", from_=FROM.resize_grad, takes=numbers)
+@native("_upsampling_grad", "_resize_grad", takes=numbers)
 def run_resize_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The transposes of resizing: small images by products, others by the operator's own loops."""
     g = _flat(arrays[0])
@@ -174,7 +173,7 @@ def run_resize_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
             down, across = map(_weights, axes)
             result = _between(g, down, across, backward=True)
             return result.reshape(*arrays[0].shape[:2], *result.shape[2:])
-    return run_written(op, params, arrays)[0]
+    return run_template(op, params, arrays)[0]
 
 
 @lru_cache(64)

@@ -107,7 +107,7 @@ def _result_of(params: Any, x: Array) -> tuple[tuple[int, ...], Any]:
 def _reduction(name: str, kind: Reduction, mean: bool = False) -> None:
     """Registers a reduction from one element on: small ones are numpy's, without the reference's checks."""
 
-    @native(name, from_=1, fitting=False)
+    @native(name, fitting=False)
     def run(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
         (x,) = arrays
         _check(x, "biu")
@@ -134,7 +134,7 @@ def _by_numpy(kind: Reduction, x: Array, axes: tuple[int, ...], shape: tuple[int
     return result if result.shape == shape else result.reshape(shape)
 
 
-@native("collapse_sum", from_=FROM.totals, fitting=False)
+@native("collapse_sum", fitting=False)
 def run_collapse_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The sum along what broadcast."""
     x, like = arrays
@@ -145,7 +145,7 @@ def run_collapse_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return reduced(SUM, x, axes, x.dtype, like.shape)
 
 
-@native("_expand_like_grad", from_=FROM.totals, fitting=False)
+@native("_expand_like_grad", fitting=False)
 def run_expand_like_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The sum along what was repeated."""
     g, x = arrays
@@ -174,7 +174,7 @@ def _beside(x: Array, total: Array, axes: tuple[int, ...]) -> Array:
     return np.broadcast_to(total.reshape(kept), x.shape)
 
 
-@native("_variance", from_=FROM.totals, takes=floats, fitting=False)
+@native("_variance", takes=floats, fitting=False)
 def run_variance(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     """Squared distances from the mean as the data's dtype has it; the sum of distances tells how
     far that is from the mean itself."""
@@ -190,7 +190,7 @@ def run_variance(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     return [moment.reshape(shape).astype(x.dtype, copy=False) for moment in (variance, mean)]
 
 
-@native("_norm", from_=FROM.totals, takes=floats, fitting=False)
+@native("_norm", takes=floats, fitting=False)
 def run_norm(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     (x,) = arrays
     axes, shape = _result_of(params, x)
@@ -199,7 +199,7 @@ def run_norm(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return norms
 
 
-@native("logsumexp", from_=FROM.totals, takes=floats, fitting=False)
+@native("logsumexp", takes=floats, fitting=False)
 def run_log_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     (x,) = arrays
     axes, shape = _result_of(params, x)
@@ -220,7 +220,7 @@ def _joined_data(x: Array, axes: tuple[int, ...]) -> tuple[Array, tuple[int, ...
     return x.reshape(extents), along
 
 
-@native("argmax", "argmin", from_=FROM.positions, fitting=False)
+@native("argmax", "argmin", fitting=False)
 def run_position(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     """None where neighbours in memory are compared: numpy is faster."""
     (x,) = arrays
@@ -233,7 +233,7 @@ def run_position(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     return run_generic(op, ReduceAttrs(axis=along, dtype=params.dtype), [joined])[0].reshape(shape)
 
 
-@native("_max_mask", "_min_mask", from_=FROM.masks, fitting=False)
+@native("_max_mask", "_min_mask", fitting=False)
 def run_mask(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """Where the largest or smallest stand."""
     (x,) = arrays

@@ -4,21 +4,30 @@ for each row."""
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 from ...base.cpu_facts import COSTS
 from ...base.cpu_target import CpuTarget
-from ...te.expr import Call, Expr, Load, Reduce, as_expr
+from ...te.expr import Call, Const, Expr, Load, Reduce, Var, as_expr
 from ...te.extents import Trace
-from ...te.loops import For, Stmt, buffer
+from ...te.loops import Buffer, For, Kernel, Seq, Stmt, buffer
 from ...te.schedule import inline, loop_nest
+from ...te.simplify_loops import sequence, statements
 from ...te.tensor import Tensor
 from ...te.visit import loads, postorder, substitute
+from ..access import accessed, step
 from ..group import LoweredKernel, Strides, Temporary, reached_tensors
-from .nest import Axis
-from .open.nest import Nest, nest_kernel
+from .nest import BLOCK_ELEMENTS, Axis, Nest, finished_kernel, in_blocks
+from .open.hoist import hoisted, vector_loop
+from .open.joined import join_axes, join_loops
 from .open.reuse import with_reuse
+from .open.sums import cascaded, in_lanes
+from .pointwise import vector_lanes
+
+SUMMED = 4  # vectors of one turn where each is a reduction
+SHORT = 16  # turns of a loop that is not worth lanes
 
 
 def reductions(output: Tensor, stored: Container[Tensor]) -> list[Reduce]:
@@ -121,3 +130,93 @@ def peeled(nest: Stmt, shape: Sequence[Any]) -> Nest:
         axes.append(Axis(nest.var, extent))
         nest = nest.body
     return Nest(axes, nest)
+
+
+# Nests of loops
+
+
+def nest_kernel(
+    name: str, buffers: Sequence[Buffer], nests: Sequence[Nest], rows: int, target: CpuTarget, trace: Trace
+) -> Kernel:
+    """The kernel of some nests, one after the other. The first `rows` axes are the same for all of them, and what later
+    ones read is of their own row."""
+    lanes = min(_lanes(nest.body, target) for nest in nests)
+    if not rows and len(nests) == 1:
+        axes, body = _without_ones(nests[0])
+        now = {buffer: buffer for buffer in buffers}
+        axes, body = join_axes(axes, join_loops(body, now), now, trace)
+        buffers = list(now.values())
+        vector, outer, body = _in_vectors(Nest(axes, body), lanes)
+        if vector is not None and outer:
+            body = vector_loop(vector.var, 0, vector.extent, lanes, body)
+        elif vector is not None:
+            summed = any(isinstance(s, For) for s in statements(body))
+            block, body = in_blocks(vector, lanes, body, SUMMED * lanes if summed else BLOCK_ELEMENTS, vector_loop)
+            outer = [block]
+    else:
+        outer = _without_ones(Nest(nests[0].axes[:rows], Seq(()))).axes
+        body = sequence([_row(nest, nests[0].axes[:rows], rows, lanes) for nest in nests])
+    return finished_kernel(name, buffers, outer, body)
+
+
+def _lanes(body: Stmt, target: CpuTarget) -> int:
+    """As many as what is read allows; a sum may be of a wider dtype."""
+    reads = [load for load in loads(body) if accessed(load).scope == "arg"]
+    if not reads or not any(isinstance(s, For) for s in statements(body)):
+        return vector_lanes(body, target)
+    return min(target.lanes(load.dtype) for load in reads)
+
+
+def _without_ones(nest: Nest) -> Nest:
+    ones = {a.var: as_expr(0) for a in nest.axes if type(a.extent) is int and a.extent == 1}
+    axes = [axis for axis in nest.axes if axis.var not in ones]
+    return Nest(axes, substitute(nest.body, ones) if ones else nest.body)
+
+
+def _row(nest: Nest, shared: Sequence[Axis], rows: int, lanes: int) -> Stmt:
+    """What a nest does in one row: the axes that are its own as serial loops."""
+    known: dict[Var, Expr] = {
+        own.var: as_expr(0) if type(row.extent) is int and row.extent == 1 else row.var
+        for own, row in zip(nest.axes[:rows], shared)
+    }
+    own = _without_ones(Nest(nest.axes[rows:], substitute(nest.body, known)))
+    vector, axes, body = _in_vectors(own, lanes)
+    if vector is not None:
+        body = vector_loop(vector.var, 0, vector.extent, lanes, body)
+    for axis in reversed(axes):
+        body = For(axis.var, as_expr(axis.extent), body)
+    return body
+
+
+def _in_vectors(nest: Nest, lanes: int) -> tuple[Axis | None, list[Axis], Stmt]:
+    """The axis whose elements lie in lanes, the others, and the body; no axis where the body has
+    its lanes itself."""
+    axes, body = nest
+    vector = _vector_axis(axes, body) if lanes > 1 else None
+    if vector is not None and vector not in axes:
+        return None, list(axes), hoisted(in_lanes(body, vector.var, lanes))
+    return vector, [axis for axis in axes if axis is not vector], cascaded(body)
+
+
+def _vector_axis(axes: Sequence[Axis], body: Stmt) -> Axis | None:
+    """The innermost axis of the output where neighbours in it are neighbours in memory, else the
+    innermost that is reduced, if it is one, else the innermost there is."""
+    reads = [load for load in loads(body) if accessed(load).scope == "arg"]
+    reduced = [s for s in statements(body) if isinstance(s, For)]
+    if axes and _is_dense(reads, axes[-1].var):
+        return axes[-1]
+    one_nest = all(outer.body is inner for outer, inner in pairwise(reduced))
+    if reduced and one_nest and not _is_short(reduced[-1]):
+        inner = Axis(reduced[-1].var, reduced[-1].extent)
+        if _is_dense(reads, inner.var):
+            return inner
+    return axes[-1] if axes else None
+
+
+def _is_short(loop: For) -> bool:
+    return isinstance(loop.extent, Const) and int(loop.extent.value) < SHORT
+
+
+def _is_dense(reads: Sequence[Load], var: Var) -> bool:
+    steps = [step(load, var) for load in reads]
+    return 1 in steps and all(s in (0, 1) for s in steps)

@@ -376,6 +376,7 @@ def pool_op(name: str, doc: str, attrs: type, shape: ShapeRule, *, level: int = 
         pattern=OUT_FUSABLE,
         shape=shape,
         layout=pool_layout,
+        native_from=64,
         **{"dtype": numeric, **columns},
     )
 

@@ -113,6 +113,7 @@ variance = define(
     compute=_variance_compute,
     gradient=_variance_gradient,
     keeps_output=True,
+    native_from=1024,
 )
 
 
@@ -158,6 +159,7 @@ norm = define(
     reference=in_dtype(_norm_reference),
     compute=_norm_compute,
     gradient=_norm_gradient,
+    native_from=1024,
 )
 
 
@@ -199,4 +201,5 @@ logsumexp = define(
     reference=in_dtype(_log_sum_reference),
     compute=_log_sum_compute,
     gradient=_log_sum_gradient,
+    native_from=1024,
 )

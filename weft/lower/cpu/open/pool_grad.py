@@ -15,7 +15,7 @@ from ....te.expr import Expr, Var, as_expr, maximum, minimum
 from ....te.loops import Buffer, Kernel, Store
 from ....te.transform import lower_vectors
 from ....te.visit import masked_load
-from .nest import vector_loop
+from .hoist import vector_loop
 
 NOWHERE = -1
 

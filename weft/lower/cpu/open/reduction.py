@@ -17,8 +17,8 @@ from ....te.expr import Expr, Var, as_expr, cast, minimum
 from ....te.loops import Buffer, Kernel, Seq, Store
 from ....te.reducers import combine, identity
 from ....te.transform import lower_vectors
-from .nest import vector_loop
-from .pointwise import row_starts
+from ..nest import row_starts
+from .hoist import vector_loop
 
 RUNS = (16, 4, 1)  # terms that are combined before they join the total
 COLUMN_RUNS = (8, 1)  # the same of terms below one another
