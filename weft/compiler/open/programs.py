@@ -115,7 +115,7 @@ def lowered_operator(op: Op, params: Params, inputs: Sequence[Spec], target: Cpu
     entries = [*variables, *(NodeEntry(node, index) for index in range(node.num_outputs))]
     facts = [sizes.fact(fact) for fact in (*given, *infer_node(op, params, given, op.name))]
     known = dict(zip(entries, facts))
-    group = FusedGroup((node,), tuple(variables), tuple(entries[len(variables) :]))
+    group = FusedGroup((node,), tuple(variables), tuple(entries[len(variables) :]), node)
     position: dict[Any, int] = {entry: number for number, entry in enumerate(entries)}
     kernels = [
         made._replace(
