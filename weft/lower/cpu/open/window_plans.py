@@ -194,34 +194,15 @@ def plan_sum(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
     pixel_turns, row_turns = _ceil(pixels, turn_pixels), _ceil(job.rows, turn_rows)
     block = min(max(most, 1), convolution.MAX_DEPTH)
     turns = pixel_turns * row_turns * others
-    cut = (
-        turn_pixels,
-        pixel_turns,
-        turn_rows,
-        row_turns,
-        job.groups,
-        block,
-        convolution.MAX_DEPTH // block,
-        job.source[0],
-        turns,
-    )
+    blocks = (job.groups, block, convolution.MAX_DEPTH // block)
+    cut = (turn_pixels, pixel_turns, turn_rows, row_turns, *blocks, job.source[0], turns)
+    assert len(cut) == len(convolution.Turns._fields)
     scalars = (*_strides(job), *_weight_steps(job), *cut)
     products = prod(job.out) * job.deep * len(taps) / len(parts)
     work = products / _products(target) + prod(job.out)
-    tables = (_table(taps), _table(parts))
-    return WindowPlan(
-        "convolution",
-        tables,
-        scalars,
-        job.out,
-        1,
-        turns,
-        work,
-        target.lanes(dtype),
-        job.reaches_out,
-        pointwise=job.is_pointwise,
-        transposed=job.transposed,
-    )
+    tables, lanes, outside = (_table(taps), _table(parts)), target.lanes(dtype), job.reaches_out
+    made = WindowPlan("convolution", tables, scalars, job.out, 1, turns, work, lanes, outside)
+    return made._replace(pointwise=job.is_pointwise, transposed=job.transposed)
 
 
 def _suits_fold(job: WindowSum) -> bool:
@@ -255,14 +236,8 @@ def _cut(rows: int, pixels: int, others: int, target: CpuTarget, dtype: DType) -
     """Pixels and channels of a turn: many, but enough turns for all threads."""
     size, most = tile_size(target, dtype), convolution.turn_vectors(target, dtype)
     total = _ceil(pixels, size.lanes)
-    choices = [
-        (most, convolution.MAX_ROWS),
-        (most, 64),
-        (most // 2, 64),
-        (most // 2, 32),
-        (most // 4, 32),
-        (most // 4, 16),
-    ]
+    choices = [(most, convolution.MAX_ROWS), (most, 64)]
+    choices += [(most // part, tall) for part, tall in ((2, 64), (2, 32), (4, 32), (4, 16))]
     vectors, tall = next(
         ((v, r) for v, r in choices if others * _ceil(total, v) * _ceil(rows, r) >= FEW_TURNS), choices[-1]
     )
