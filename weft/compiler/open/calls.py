@@ -42,7 +42,7 @@ def lowered_operator(op: Op, params: Params, inputs: Sequence[Spec], target: Cpu
     results = [NodeEntry(node, index) for index in range(node.num_outputs)]
     facts = [sizes.fact(fact) for fact in (*named, *infer_node(op, params, named, op.name))]
     known: dict[Any, Fact] = dict(zip((*variables, *results), facts))
-    group = FusedGroup((node,), tuple(variables), tuple(results))
+    group = FusedGroup((node,), tuple(variables), tuple(results), node)
     kernels = backend_of(target).lowering.lower(group, known.__getitem__, target)
     specs: Any = [(fact.shape, fact.dtype) for fact in facts]
     return _call(sizes.trace, named, specs, list(known), kernels)

@@ -7,6 +7,7 @@ from ..lowering import Lowering, Template
 from .attention import attention_kernels
 from .byte_product import byte_product_kernels
 from .conv_grad import filter_kernels, gradient_kernels, plain_conv_kernels, tap_kernels
+from .pool_grad import POOL_GRADIENTS, pool_grad_kernels
 from .product import product_kernels
 from .row_kernel import row_kernels
 from .scan import SCANS, scan_kernels
@@ -27,6 +28,7 @@ LOWERING = Lowering[CpuTarget](
         "conv2d": Template(plain_conv_kernels, takes_strides=True, takes_open_sizes=True),
         "conv2d_transpose": Template(tap_kernels, takes_strides=True, takes_open_sizes=True),
         **dict.fromkeys(SCANS, Template(scan_kernels, takes_open_sizes=True)),
+        **dict.fromkeys(POOL_GRADIENTS, Template(pool_grad_kernels, takes_open_sizes=True)),
         "_conv2d_grad": Template(gradient_kernels),
         "_conv2d_grad_data": Template(tap_kernels, takes_strides=True),
         "_conv2d_transpose_grad_data": Template(tap_kernels, takes_strides=True),
