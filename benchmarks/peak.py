@@ -23,7 +23,7 @@ def fma_peak(threads: int) -> float:
     """GFLOP/s in float32: of each thread its best call while all of them run, added up; 0 where
     there is no fused multiply-add."""
     target = host()
-    if not target.has("fma"):
+    if not target.has_fma:
         return 0.0
     lanes = target.vector_bits // 32
     library = load_object(compile_object(_code(lanes), target), ["fma_chains"])

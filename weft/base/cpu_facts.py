@@ -85,6 +85,7 @@ _RATES = {
     ("avx512", 256): _Rates(118e9, 0.02),  # two of 256, which take a vector in halves; benchmarks/peak.py on Zen 4
     ("avx2", 256): _Rates(118e9, 0.04),  # two of 256; the same on Zen 4, held to AVX2
     ("avx2", 128): _Rates(48e9, 0.08),  # two of 128 at 3 GHz, from the maker's tables (Zen 1)
+    ("neon", 256): _Rates(96e9, 0.04),  # four of 128 at 3 GHz, from the maker's tables (Neoverse V1)
     ("neon", 128): _Rates(48e9, 0.08),  # two of 128 at 3 GHz, from the maker's tables (Neoverse N1)
     ("sse", 128): _Rates(
         29e9, 0.08
