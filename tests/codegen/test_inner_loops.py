@@ -12,7 +12,10 @@ from weft import symbol as sym
 from weft.base import config
 from weft.base.cpu_target import CpuTarget
 from weft.codegen.cpu.object import compile_assembly
+from weft.codegen.emit import emit_kernel
 from weft.compiler.stages import watched
+from weft.te.build import KernelBuilder
+from weft.te.expr import Ramp, as_expr, call
 
 SERVER, SMALL = "-caches=32768,1048576,33554432 -num-cores=2", "-caches=32768,262144,8388608 -num-cores=2"
 TARGETS = {
@@ -118,3 +121,26 @@ def test_rows_are_computed_by_vectors(name, target):
     loop = max(loops_of(getattr(sym, name)(x), target), key=lambda loop: loop.fused)
     assert loop.fused >= 4
     assert (loop.lanes, loop.scalar, loop.calls) == (0, 0, 0), "\n".join(loop.lines)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "instruction"),
+    [
+        ("x86_64-linux-gnu -mcpu=znver4", "vpdpbusd"),
+        ("x86_64-linux-gnu -mcpu=haswell", "vpmaddwd"),
+        ("aarch64-linux-gnu -mcpu=neoverse-v1", "usdot"),
+    ],
+    ids=["vnni", "avx2", "i8mm"],
+)
+def test_four_bytes_are_multiplied_and_added_at_once(cpu, instruction):
+    target = CpuTarget.create(f"llvm -mtriple={cpu}")
+    b, lanes = KernelBuilder("four"), target.lanes("int32")
+    x, y, out = (b.arg(name, "int32", (lanes,)) for name in ("x", "y", "out"))
+    at = Ramp(as_expr(0), as_expr(1), lanes)
+    b.store(out, at, call("dot_bytes", out[at], x[at], y[at]))
+    assembly = compile_assembly(emit_kernel(b.finish(), target), target)
+    assert re.search(instruction, assembly), assembly
+    if instruction == "usdot":  # what has no sign comes first
+        loaded = dict(re.findall(r"ldr\s+q(\d+), \[(x\d)\]", assembly))
+        places = [loaded[n] for n in re.search(r"usdot\s+v(\d+)\.4s, v(\d+)\.16b, v(\d+)\.16b", assembly).groups()]
+        assert places == ["x2", "x0", "x1"]
