@@ -95,6 +95,14 @@ DENSE = {
     "1x1": lambda: convolution(128, 28, 64, kernel_size=(1, 1)),
     "3x3": lambda: convolution(64, 28, 128, kernel_size=(3, 3), strides=(2, 2), padding=(1, 1)),
     "winograd": lambda: convolution(64, 28, 64, kernel_size=(3, 3), padding=(1, 1)),
+    "transposed": lambda: sym.conv2d_transpose(
+        sym.Variable("x", shape=(1, 64, 14, 14)),
+        channels=32,
+        kernel_size=(4, 4),
+        strides=(2, 2),
+        padding=(1, 1),
+        name="t",
+    ),
     "depthwise": lambda: convolution(96, 28, 96, kernel_size=(3, 3), padding=(1, 1), groups=96),
 }
 
@@ -102,12 +110,13 @@ DENSE = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", DENSE)
 def test_tiles_stay_in_registers(name, target):
-    """Half of the instructions and more are fused products, and none is for results that found no register."""
+    """Half of the instructions and more are fused products (of transposed convolutions, which look for their sources in
+    each turn, two in five), and none is for results that found no register."""
     found = loops_of(DENSE[name](), target)
     if name == "winograd":  # its transforms are no products
         found = [loop for loop in found if loop.share >= 0.5]
     loop = max(found, key=lambda loop: loop.fused)
-    assert loop.share >= 0.5, "\n".join(loop.lines)
+    assert loop.share >= (0.4 if name == "transposed" else 0.5), "\n".join(loop.lines)
     assert loop.fused >= 12
     assert loop.on_stack == []
     assert (loop.lanes, loop.scalar, loop.calls) == (0, 0, 0), "\n".join(loop.lines)
