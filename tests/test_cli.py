@@ -13,6 +13,7 @@ import pytest
 
 import weft
 from weft import symbol as sym
+from weft.base.cpu_target import host
 
 DIGITS = Path(weft.__file__).parent / "data" / "digits.onnx"
 
@@ -51,6 +52,17 @@ def test_open_dimensions_become_one(tmp_path):
     assert "int64[4]" in done.stdout
     done = run("run", DIGITS, "--repeat", 1)
     assert "taken as input (1, 1, 8, 8)" in done.stdout
+
+
+def test_compiled_models_of_another_machine(tmp_path):
+    other = "x86_64" if host().arch == "aarch64" else "aarch64"
+    model = weft.compile(sym.relu(sym.Variable("x", shape=(3,))), target=f"llvm -mtriple={other}-linux-gnu")
+    model.save(tmp_path / "m.weft")
+    done = run("run", tmp_path / "m.weft", "--repeat", 1)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the program is for another processor")
+    assert f"compiled for {other}-linux-gnu" in done.stderr
+    assert "try:" in done.stderr
 
 
 def test_compiled_models_run(tmp_path):

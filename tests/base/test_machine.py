@@ -31,6 +31,14 @@ def test_cpuinfo(tmp_path):
     assert read_cpuinfo(path) == CpuInfo("GenuineIntel", 6, 143, frozenset({"sse2", "avx2"}))
 
 
+def test_cpuinfo_of_arm(tmp_path):
+    core = "processor\t: {}\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd {}\nCPU implementer\t: 0x41\n"
+    core += "CPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\nCPU revision\t: 1\n\n"
+    path = tmp_path / "cpuinfo"
+    path.write_text(core.format(0, "i8mm") + core.format(1, "sve"))
+    assert read_cpuinfo(path) == CpuInfo("0x41", 8, 0xD0C, frozenset({"fp", "asimd"}))
+
+
 @pytest.mark.parametrize("text", [None, "", "\x00\xff garbage", "cpu family : six\nflags :\n"])
 def test_cpuinfo_that_says_nothing(tmp_path, text):
     path = tmp_path / "cpuinfo"

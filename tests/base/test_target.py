@@ -6,7 +6,7 @@ import pytest
 
 from weft.base import config
 from weft.base.cpu_facts import facts_of
-from weft.base.cpu_target import _NAMED, CpuTarget, detect, host
+from weft.base.cpu_target import _KNOWN_CPUS, CpuTarget, detect, host
 from weft.base.dtype import DTYPES
 from weft.base.errors import InvalidType, InvalidValue, Unsupported
 from weft.base.machine import CpuInfo, machine, usable_cores
@@ -67,7 +67,13 @@ def test_the_width_of_units(vendor, family, model, flags, bits, unit_bits):
 
 def test_facts_are_of_the_units_and_not_of_the_vectors_alone():
     """From the makers' tables: products and sums in a cycle of two units, in float32, at 2.6 to 3.7 GHz."""
-    for isa, bits, cycle in (("avx512", 512, 64), ("avx512", 256, 32), ("avx2", 256, 32), ("neon", 128, 16)):
+    for isa, bits, cycle in (
+        ("avx512", 512, 64),
+        ("avx512", 256, 32),
+        ("avx2", 256, 32),
+        ("neon", 256, 32),
+        ("neon", 128, 16),
+    ):
         facts = facts_of(isa, bits, CACHES)
         assert 2.5e9 < facts.flops / cycle < 3.8e9
         assert facts.far_rate < facts.near_rate
@@ -87,6 +93,9 @@ def test_facts_are_of_the_units_and_not_of_the_vectors_alone():
         ("GenuineIntel", 6, 85, AVX512 + " avx512_vnni", "cascadelake"),
         ("GenuineIntel", 6, 106, ICELAKE, "icelake-server"),
         ("AuthenticAMD", 25, 17, ICELAKE + " avx512_bf16", "znver4"),
+        ("AuthenticAMD", 26, 2, ICELAKE + " avx512_bf16 avx_vnni", "znver5"),
+        ("GenuineIntel", 6, 173, SAPPHIRE, "graniterapids"),
+        ("GenuineIntel", 6, 151, AVX2 + " avx_vnni gfni vaes vpclmulqdq", "alderlake"),
         ("AuthenticAMD", 6, 143, SAPPHIRE, "x86-64-v4"),
     ],
 )
@@ -111,6 +120,32 @@ def test_other_architectures():
     assert (other.isa, other.vector_bits, other.features) == ("generic", 128, "")
     with pytest.raises(Unsupported, match="sse code cannot run on generic"):
         arm.with_isa("sse")
+    assert arm.has_fma
+    assert arm.has_half_floats
+    assert not other.has_fma
+
+
+NEOVERSE_N1 = "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp"
+NEOVERSE_V1 = NEOVERSE_N1 + " sha3 sm3 sm4 sha512 sve asimdfhm ssbs svei8mm svebf16 i8mm bf16"
+
+
+@pytest.mark.parametrize(
+    ("part", "flags", "cpu", "unit_bits"),
+    [
+        (0xD0C, NEOVERSE_N1, "neoverse-n1", 128),
+        (0xD40, NEOVERSE_V1, "neoverse-v1", 256),  # four units of 128 bits
+        (0xD40, NEOVERSE_V1.replace(" sve", ""), "generic", 128),
+        (0xD08, "fp asimd", "cortex-a72", 128),
+        (0x123, NEOVERSE_V1, "generic", 128),
+    ],
+)
+def test_arm_servers(part, flags, cpu, unit_bits):
+    target = detect("aarch64", CpuInfo("0x41", 8, part, frozenset(flags.split())), CACHES, 2)
+    assert (target.cpu, target.isa, target.vector_bits, target.unit_bits) == (cpu, "neon", 128, unit_bits)
+    assert target.has("i8mm") == ("i8mm" in flags.split())
+    assert CpuTarget.create(str(target)) == target
+    if cpu != "generic":
+        assert CpuTarget.create(f"llvm -mtriple={target.triple} -mcpu={cpu}", caches=CACHES, cores=2) == target
 
 
 @pytest.mark.parametrize(
@@ -222,6 +257,8 @@ def test_create():
         ("llvm -mattr=avx2", {}, InvalidValue, "each has a sign"),
         ("llvm -mtriple=x86_64-a-b -mcpu=z80", {}, InvalidValue, "CPU 'z80' are not known"),
         ("llvm -mtriple=aarch64-a-b -mcpu=haswell", {}, InvalidValue, "a CPU of x86_64, not of"),
+        ("llvm -mtriple=x86_64-a-b -mcpu=neoverse-n1", {}, InvalidValue, "a CPU of aarch64, not of"),
+        ("llvm -mtriple=aarch64-a-b -mcpu=z80", {}, InvalidValue, "(?s)CPU 'z80' are not known.*neoverse.*neon"),
         ("llvm", {"width": 3}, InvalidValue, "unknown options of a target: width"),
         ("llvm", {"cores": 1.5}, InvalidValue, "1.5 cores"),
         ("llvm", {"caches": [1, 2, 3]}, InvalidValue, "caches"),
@@ -262,9 +299,9 @@ def _fma(lanes):
     )
 
 
-@pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", *_NAMED])
-def test_llvm_knows_our_names(cpu, capfd):
-    target = CpuTarget.create(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}")
+@pytest.mark.parametrize(("arch", "cpu"), [(arch, cpu) for arch, cpus in _KNOWN_CPUS.items() for cpu in cpus])
+def test_llvm_knows_our_names(arch, cpu, capfd):
+    target = CpuTarget.create(f"llvm -mtriple={arch}-unknown-linux-gnu -mcpu={cpu}")
     assert _assembly(target, "define i32 @f() {\n  ret i32 1\n}\n")
     assert capfd.readouterr().err == ""
 

@@ -12,7 +12,7 @@ from compiler.models import convolutional, floats
 
 import weft
 from weft import symbol as sym
-from weft.base.cpu_target import host
+from weft.base.cpu_target import CpuTarget, host
 from weft.base.errors import InvalidValue, Unsupported
 from weft.ops.control_flow import scan
 from weft.runtime.artifact import load_program
@@ -88,6 +88,60 @@ def test_control_flow_for_another_machine(rng, tmp_path):
     model.save(tmp_path / "model.weft")
     with pytest.raises(Unsupported, match="another processor"):
         model(floats(rng, (5, 3)), floats(rng, (3,)))
+
+
+@pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v2", "x86-64-v3", "skylake-avx512", "sapphirerapids"])
+@pytest.mark.skipif(host().arch != "x86_64", reason="CPUs of x86_64")
+def test_code_for_other_cpus_of_this_architecture(cpu, rng, tmp_path):
+    """It runs where its instructions are, with equal results, and says which are missing elsewhere."""
+    model = convolutional(rng)
+    x = floats(rng, (2, 3, 9, 9))
+    target = CpuTarget.create(f"llvm -mcpu={cpu}")
+    weft.compile(model, shape={"x": x.shape}, target=target).save(tmp_path / "model.weft")
+    missing = {part[1:] for part in target.features.split(",") if part[0] == "+" and not host().has(part[1:])}
+    if missing:
+        with pytest.raises(Unsupported, match=rf"(?s)another processor.*with {', '.join(sorted(missing))};"):
+            weft.runtime.load(tmp_path / "model.weft")
+    else:
+        (right,) = weft.compile(model, shape={"x": x.shape})(x)
+        found = weft.runtime.load(tmp_path / "model.weft")
+        assert f"for {target.isa}" in repr(found)
+        np.testing.assert_allclose(found(x)[0], right, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("triple", "magic"),
+    [("x86_64-pc-windows-msvc", b"\x64\x86"), ("x86_64-apple-darwin", b"\xcf\xfa\xed\xfe")],
+    ids=["windows", "darwin"],
+)
+def test_code_for_another_system(triple, magic, rng, tmp_path):
+    """Objects of another format are not loaded, though the instructions are those of this machine."""
+    if CpuTarget.create(f"llvm -mtriple={triple}").object_format == host().object_format:
+        pytest.skip("it is this system")
+    x = floats(rng, (2, 3, 9, 9))
+    model = weft.compile(convolutional(rng), shape={"x": x.shape}, target=f"llvm -mtriple={triple}")
+    assert all(code.startswith(magic) for code in model.program.objects)
+    model.save(tmp_path / "model.weft")
+    for run in (lambda: model(x), lambda: weft.runtime.load(tmp_path / "model.weft")):
+        with pytest.raises(Unsupported, match=f"(?s)compiled for {triple}.*objects.*this machine is {host().triple}"):
+            run()
+
+
+def test_a_compiled_model_is_no_archive_of_tensors(rng, tmp_path):
+    weft.compile(sym.relu(sym.Variable("x", shape=(2,))), target=TARGETS[OTHER]).save(tmp_path / "model.weft")
+    with pytest.raises(weft.Error, match=r"(?s)a compiled model.*weft\.runtime\.load"):
+        weft.load(tmp_path / "model.weft")
+
+
+@pytest.mark.parametrize(
+    "triple",
+    ["nvptx64-nvidia-cuda", "amdgcn-amd-amdhsa", "bpf", "avr", "armv7-linux-gnueabihf", "i686-linux-gnu", "wasm32"]
+    + ["aarch64_be-linux-gnu", "x86_64-unknown-linux-gnux32"],
+)
+def test_machines_that_no_code_is_made_for(triple):
+    """LLVM would end the process for some of them."""
+    with pytest.raises(Unsupported, match=f"(?s)no code can be made for '{triple}'.*try:.*aarch64"):
+        weft.compile(sym.relu(sym.Variable("x", shape=(2,))), target=f"llvm -mtriple={triple}")
 
 
 def test_options_are_checked_for_other_machines_too():

@@ -133,3 +133,17 @@ def test_long_sums_are_more_exact_than_one_after_the_other():
     exact = np.float64(np.float32(0.1)) * 512 * 512
     one_by_one = np.cumsum(np.full(512 * 512, 0.1, np.float32))[-1]
     assert abs(found.ravel() - exact).max() < abs(one_by_one - exact) / 4
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
+@pytest.mark.parametrize("op", ["nll_loss", "softmax_cross_entropy"])
+def test_sums_side_by_side(op, target):
+    """A mean over the labels that count divides one sum by another, and both are made in lanes of the same loop."""
+    scores, labels = rng.standard_normal((53, 7)).astype(np.float32), rng.integers(-1, 7, 53)
+    x, y = sym.Variable("x", shape=scores.shape), sym.Variable("y", shape=labels.shape, dtype="int64")
+    (found,) = weft.compile(Op.get(op)(x, y, reduction="mean"), target=target)(scores, labels)
+    wide = scores.astype("float64")
+    if op == "softmax_cross_entropy":
+        wide = wide - np.log(np.exp(wide).sum(axis=1, keepdims=True))
+    counted = labels >= 0
+    agrees(found, -wide[counted, labels[counted]].mean())

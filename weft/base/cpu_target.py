@@ -57,6 +57,13 @@ _LLVM_NAME = {
     "amx_tile": "amx-tile",
     "amx_bf16": "amx-bf16",
     "amx_int8": "amx-int8",
+    "asimd": "neon",
+    "asimddp": "dotprod",
+    "asimdhp": "fullfp16",
+    "bf16": "bf16",
+    "i8mm": "i8mm",
+    "sve": "sve",
+    "sve2": "sve2",
 }
 
 _V1 = frozenset({"sse2"})
@@ -89,43 +96,93 @@ _ICELAKE = _V4 | {
 }
 _ZEN4 = _ICELAKE | {"avx512bf16"}
 _SAPPHIRE = _ZEN4 | {"avx512fp16", "avxvnni"}
+_AMX = frozenset({"amx-tile", "amx-bf16", "amx-int8"})
+_ALDERLAKE = _V3 | {"avxvnni", "gfni", "vaes", "vpclmulqdq"}
 
 # LLVM's name of a CPU -> the features above that the name turns on. A name is used, for its
 # scheduling model, only if every one of them is there: hypervisors hide some.
 _NAMED = {
     "haswell": _V3,
+    "broadwell": _V3,
     "skylake": _V3,
     "skylake-avx512": _SKYLAKE_X,
     "cascadelake": _SKYLAKE_X | {"avx512vnni"},
     "icelake-server": _ICELAKE,
-    "sapphirerapids": _SAPPHIRE | {"amx-tile", "amx-bf16", "amx-int8"},
-    "emeraldrapids": _SAPPHIRE | {"amx-tile", "amx-bf16", "amx-int8"},
+    "sapphirerapids": _SAPPHIRE | _AMX,
+    "emeraldrapids": _SAPPHIRE | _AMX,
+    "graniterapids": _SAPPHIRE | _AMX,
+    "alderlake": _ALDERLAKE,
+    "raptorlake": _ALDERLAKE,
+    "znver1": _V3,
     "znver2": _V3,
     "znver3": _V3 | {"vaes", "vpclmulqdq"},
     "znver4": _ZEN4,
+    "znver5": _ZEN4 | {"avxvnni"},
 }
-_KNOWN_CPUS = {**_LEVELS, **_NAMED}
-_INTEL, _AMD = "GenuineIntel", "AuthenticAMD"
+_NEON = frozenset({"neon"})
+_N1 = _NEON | {"dotprod", "fullfp16"}
+_M2 = _N1 | {"bf16", "i8mm"}
+_NEOVERSE_V1 = _M2 | {"sve"}
+_N2 = _NEOVERSE_V1 | {"sve2"}
+_NAMED_ARM = {
+    "generic": _NEON,
+    "cortex-a53": _NEON,
+    "cortex-a72": _NEON,
+    "cortex-a76": _N1,
+    "neoverse-n1": _N1,
+    "neoverse-n2": _N2,
+    "neoverse-v1": _NEOVERSE_V1,
+    "neoverse-v2": _N2,
+    "apple-m1": _N1,
+    "apple-m2": _M2,
+}
+_KNOWN_CPUS = {"x86_64": {**_LEVELS, **_NAMED}, "aarch64": _NAMED_ARM}
+_GENERIC = {"generic": frozenset[str]()}  # all that is known of other architectures
+_EXAMPLES = {"x86_64": "+avx2,+fma,+f16c", "aarch64": "+neon"}
+
+# CPUs whose units are not as wide as the vectors of their instructions (see `CpuTarget.unit_bits`).
+_UNIT_BITS = {"znver1": 128, "znver4": 256, "neoverse-v1": 256, "neoverse-v2": 256, "apple-m1": 256, "apple-m2": 256}
+_INTEL, _AMD, _ARM = "GenuineIntel", "AuthenticAMD", "0x41"
 # Of several names for one model the first whose features are all there is taken.
 _NAMES_OF_MODEL = {
     (_INTEL, 6, 63): ("haswell",),
+    (_INTEL, 6, 79): ("broadwell",),
     (_INTEL, 6, 94): ("skylake",),
     (_INTEL, 6, 85): ("cascadelake", "skylake-avx512"),
     (_INTEL, 6, 106): ("icelake-server",),
     (_INTEL, 6, 143): ("sapphirerapids",),
+    (_INTEL, 6, 173): ("graniterapids",),
     (_INTEL, 6, 207): ("emeraldrapids",),
+    (_INTEL, 6, 151): ("alderlake",),
+    (_INTEL, 6, 154): ("alderlake",),
+    (_INTEL, 6, 183): ("raptorlake",),
+    (_AMD, 23, 1): ("znver1",),
     (_AMD, 23, 49): ("znver2",),
+    (_AMD, 23, 113): ("znver2",),
     (_AMD, 25, 1): ("znver3",),
     (_AMD, 25, 33): ("znver3",),
     (_AMD, 25, 17): ("znver4",),
     (_AMD, 25, 97): ("znver4",),
+    (_AMD, 25, 160): ("znver4",),
+    (_AMD, 26, 2): ("znver5",),
+    (_AMD, 26, 17): ("znver5",),
+    (_AMD, 26, 68): ("znver5",),
+    (_ARM, 8, 0xD03): ("cortex-a53",),
+    (_ARM, 8, 0xD08): ("cortex-a72",),
+    (_ARM, 8, 0xD0B): ("cortex-a76",),
+    (_ARM, 8, 0xD0C): ("neoverse-n1",),
+    (_ARM, 8, 0xD40): ("neoverse-v1",),
+    (_ARM, 8, 0xD49): ("neoverse-n2",),
+    (_ARM, 8, 0xD4F): ("neoverse-v2",),
 }
+_COFF, _MACHO = ("windows", "win32", "mingw", "cygwin", "uefi"), ("darwin", "macos", "ios")
 
 
 @dataclass(frozen=True, slots=True)
 class CpuTarget(Target):
     """A CPU that LLVM makes code for. `features` is LLVM's feature string: together with `triple` and
-    `cpu` it determines the machine code. `unit_bits` is how much of a vector a unit computes at once.
+    `cpu` it determines the machine code. `unit_bits` is how many bits each of two units computes at once: half a vector
+    on a CPU that takes vectors in halves, two vectors on one that has four units.
 
     >>> t = CpuTarget.create("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v3", cores=4)
     >>> t.isa, t.vector_bits, t.lanes("float32"), t.cores
@@ -186,6 +243,12 @@ class CpuTarget(Target):
         return machine(self.triple.partition("-")[0])
 
     @property
+    def object_format(self) -> str:
+        """What its objects are files of, by which they are loaded and called: elf, coff or mach-o."""
+        words = self.triple.partition("-")[2]
+        return "coff" if any(map(words.count, _COFF)) else "mach-o" if any(map(words.count, _MACHO)) else "elf"
+
+    @property
     def isa(self) -> str:
         """The instruction set: avx512, avx2, sse, neon or generic."""
         return _isa(self.triple, self.features)
@@ -193,6 +256,16 @@ class CpuTarget(Target):
     def has(self, feature: str) -> bool:
         """Whether an LLVM feature such as avx512bf16 is on."""
         return feature in _enabled(self.features)
+
+    @property
+    def has_fma(self) -> bool:
+        """Whether an instruction multiplies vectors and adds to the product, rounding once."""
+        return self.isa == "neon" or self.has("fma")
+
+    @property
+    def has_half_floats(self) -> bool:
+        """Whether instructions convert vectors between float16 and float32."""
+        return self.isa == "neon" or self.has("f16c")
 
     def lanes(self, dtype: object) -> int:
         """How many elements of a dtype one vector holds.
@@ -217,7 +290,7 @@ class CpuTarget(Target):
             )
         kept = mine & _ALLOWED[isa]
         bits = _VECTOR_BITS[isa]
-        narrow = dataclasses.replace(self, cpu=_level_of(kept), features=_show(kept, isa), vector_bits=bits)
+        narrow = dataclasses.replace(self, cpu=_level_of(kept), features=_show(kept), vector_bits=bits)
         return dataclasses.replace(narrow, unit_bits=min(self.unit_bits, bits))
 
     def __str__(self) -> str:
@@ -242,29 +315,18 @@ def _detected() -> CpuTarget:
 
 def detect(arch: str, cpu: CpuInfo, caches: tuple[int, int, int], cores: int) -> CpuTarget:
     """The target of a machine that is described by these facts."""
-    if arch != "x86_64":
-        name, features = "generic", "+neon" if arch == "aarch64" else ""
-        return CpuTarget(triple(arch), name, features, 128, 128, caches, cores)
-    features_there = _V1 | {_LLVM_NAME[flag] for flag in cpu.flags & _LLVM_NAME.keys()}
-    isa = _isa_of(features_there)
-    name = _name_of(cpu, features_there)
-    text = _show(features_there, isa)
-    bits = _VECTOR_BITS[isa]
-    return CpuTarget(triple(arch), name, text, bits, min(bits, _unit_bits(cpu)), caches, cores)
-
-
-def _unit_bits(cpu: CpuInfo) -> int:
-    """The width of the units that multiply and add: AMD's Zen 4 computes 512 bits in two halves; Zen 1 had 128."""
-    if cpu.vendor != _AMD:
-        return 512
-    return 128 if (cpu.family, cpu.model) < (23, 48) else 256 if cpu.family < 26 else 512
-
-
-def _name_of(cpu: CpuInfo, features: Collection[str]) -> str:
-    for name in _NAMES_OF_MODEL.get((cpu.vendor, cpu.family, cpu.model), ()):
-        if _NAMED[name] <= set(features):
-            return name
-    return _level_of(features)
+    known = _KNOWN_CPUS.get(arch, _GENERIC)
+    least = next(iter(known))
+    features = known[least] | {_LLVM_NAME[flag] for flag in cpu.flags & _LLVM_NAME.keys()}
+    named = _NAMES_OF_MODEL.get((cpu.vendor, cpu.family, cpu.model), ())
+    otherwise = _level_of(features) if arch == "x86_64" else least
+    name = next((name for name in named if known[name] <= features), otherwise)
+    text = _show(features)
+    bits = _VECTOR_BITS[_isa(arch, text)]
+    # Zen 4 takes 512 bits in two halves, and Zen 1 took 256 so; a hypervisor may hide their names.
+    units = 128 if (cpu.family, cpu.model) < (23, 48) else 256 if cpu.family < 26 else 512
+    unit_bits = min(bits, units) if cpu.vendor == _AMD else _UNIT_BITS.get(name, bits)
+    return CpuTarget(triple(arch), name, text, bits, unit_bits, caches, cores)
 
 
 def _level_of(features: Collection[str]) -> str:
@@ -284,9 +346,9 @@ def _isa_of(features: Collection[str]) -> str:
     return fitting[-1] if fitting else "generic"
 
 
-def _show(features: Collection[str], isa: str) -> str:
+def _show(features: Collection[str]) -> str:
     # LLVM prefers 256-bit vectors on most CPUs with AVX-512 unless it is told otherwise.
-    wide = ["-prefer-256-bit"] if isa == "avx512" else []
+    wide = ["-prefer-256-bit"] if _isa_of(features) == "avx512" else []
     return ",".join([f"+{name}" for name in sorted(features)] + wide)
 
 
@@ -303,27 +365,27 @@ def _changed(base: CpuTarget, given: dict[str, Any]) -> CpuTarget:
     if not given.keys() & {"triple", "cpu", "features"}:
         return dataclasses.replace(base, **given)
     arch = machine(given.get("triple", base.triple).partition("-")[0])
-    cpu = given.get("cpu", "x86-64" if arch == "x86_64" else "generic")
+    cpu = given.get("cpu", next(iter(_KNOWN_CPUS.get(arch, _GENERIC))))
     features = given["features"] if "features" in given else _features_of(cpu, arch)
     known = {**given, "cpu": cpu, "features": features, "vector_bits": 128, "unit_bits": 128}
     draft = dataclasses.replace(base, **known)
     bits = given.get("vector_bits", _VECTOR_BITS[draft.isa])
-    unit_bits = given.get("unit_bits", min(bits, 256 if cpu == "znver4" else 512))
+    unit_bits = given.get("unit_bits", _UNIT_BITS.get(cpu, bits))
     return dataclasses.replace(draft, vector_bits=bits, unit_bits=unit_bits)
 
 
 def _features_of(cpu: str, arch: str) -> str:
-    if arch != "x86_64":
-        if cpu in _KNOWN_CPUS:
-            raise InvalidValue(f"{cpu} is a CPU of x86_64, not of {arch}", hint="give -mtriple")
-        return "+neon" if arch == "aarch64" else ""
-    if cpu not in _KNOWN_CPUS:
-        raise InvalidValue(
-            f"the features of CPU {cpu!r} are not known",
-            why="known are " + ", ".join(_KNOWN_CPUS),
-            hint="name them, as in -mattr=+avx2,+fma,+f16c",
-        )
-    return _show(_KNOWN_CPUS[cpu], _isa_of(_KNOWN_CPUS[cpu]))
+    known = _KNOWN_CPUS.get(arch, _GENERIC)
+    if cpu in known:
+        return _show(known[cpu])
+    others = [other for other, cpus in _KNOWN_CPUS.items() if cpu in cpus]
+    if others:
+        raise InvalidValue(f"{cpu} is a CPU of {others[0]}, not of {arch}", hint=f"-mtriple={others[0]}-linux-gnu")
+    raise InvalidValue(
+        f"the features of CPU {cpu!r} are not known",
+        why=f"known of {arch} are " + ", ".join(known),
+        hint=f"name them, as in -mattr={_EXAMPLES.get(arch, '+feature')}",
+    )
 
 
 def _whole(text: str) -> int:

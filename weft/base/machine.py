@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -22,7 +23,13 @@ OWN_CGROUP = Path("/proc/self/cgroup")
 # ARM server of the last ten years, so that a tile sized by them fits.
 DEFAULT_CACHES = (32 * 1024, 512 * 1024, 8 * 1024 * 1024)
 _SIZE_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
-_MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+_MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64", "ppc64le": "powerpc64le"}
+_WORDS_OF_ARM = {
+    "CPU implementer": "vendor_id",
+    "CPU architecture": "cpu family",
+    "CPU part": "model",
+    "Features": "flags",
+}
 
 
 class CpuInfo(NamedTuple):
@@ -54,11 +61,12 @@ def triple(arch: str, platform_name: str = sys.platform) -> str:
 
 
 def read_cpuinfo(path: Path = CPUINFO) -> CpuInfo:
-    """The x86 CPU as /proc/cpuinfo describes it; no flags when the file is not there."""
+    """The CPU as /proc/cpuinfo describes it, with ARM's words for the same; no flags when the file is not there."""
     fields: dict[str, str] = {}
     flags: frozenset[str] | None = None
     for line in _read(path).splitlines():
         key, _, value = (part.strip() for part in line.partition(":"))
+        key = _WORDS_OF_ARM.get(key, key)
         fields.setdefault(key, value)
         if key == "flags":
             flags = frozenset(value.split()) & (flags if flags is not None else set(value.split()))
@@ -134,6 +142,8 @@ def _read(path: Path) -> str:
 
 
 def _number(text: str, otherwise: int) -> int:
+    if re.fullmatch("0x[0-9a-f]+", text):
+        return int(text, 16)
     return int(text) if text.isascii() and text.removeprefix("-").isdigit() else otherwise
 
 

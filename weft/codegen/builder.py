@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..base.cpu_target import CpuTarget
 from .llvm_types import BITS, literal, vector_of
 
 
@@ -36,12 +37,12 @@ class Scope:
 
 
 class Builder:
-    """Instructions of one function. `has` says whether the machine has an LLVM feature, `may_alias` whether different
-    base pointers may lead to the same memory."""
+    """Instructions of one function. `may_alias` says whether different base pointers may lead to the same memory."""
 
-    def __init__(self, has: Callable[[str], bool], may_alias: bool = False) -> None:
-        self.has = has
-        self.has_fma = has("fma")
+    def __init__(self, target: CpuTarget, may_alias: bool = False) -> None:
+        self.has = target.has
+        self.has_fma = target.has_fma
+        self.has_half_floats = target.has_half_floats
         self.may_alias = may_alias
         self.scopes = [Scope("entry")]
         self.declarations: dict[str, str] = {}

@@ -13,14 +13,14 @@ from .llvm_types import BITS, HALF_FLOATS, is_signed, register_type
 BFLOAT16 = DTYPES["bfloat16"]
 
 
-def cast(b: Builder, x: Value, source: DType, target: DType, f16c: bool) -> Value:
+def cast(b: Builder, x: Value, source: DType, target: DType) -> Value:
     """A value of one dtype as another."""
     if source == target:
         return x
     if target == BOOL:
         return b.compare("une" if is_float(source) else "ne", x, b.like(x, 0))
     if is_float(target):
-        return _to_float(b, x, source, target, f16c)
+        return _to_float(b, x, source, target)
     if source == BOOL:
         return b.convert("zext", x, register_type(target))
     if is_float(source):
@@ -35,7 +35,7 @@ def resize(b: Builder, x: Value, element: str, signed: bool) -> Value:
     return b.convert("sext" if signed else "zext", x, element)
 
 
-def _to_float(b: Builder, x: Value, source: DType, target: DType, f16c: bool) -> Value:
+def _to_float(b: Builder, x: Value, source: DType, target: DType) -> Value:
     element = register_type(target)
     if not is_float(source):
         x = b.convert("sitofp" if is_signed(source) else "uitofp", x, element)
@@ -44,7 +44,7 @@ def _to_float(b: Builder, x: Value, source: DType, target: DType, f16c: bool) ->
     elif x.element != element:
         x = b.convert("fpext", x, element)
     if target in HALF_FLOATS:
-        return from_memory(b, to_memory(b, x, target, f16c), target, f16c)
+        return from_memory(b, to_memory(b, x, target), target)
     return x
 
 
@@ -86,7 +86,7 @@ def truncated(b: Builder, x: Value, element: str) -> Value:
     return b.select(fits, whole, b.like(whole, -limit))
 
 
-def from_memory(b: Builder, x: Value, dtype: DType, f16c: bool) -> Value:
+def from_memory(b: Builder, x: Value, dtype: DType) -> Value:
     """What was loaded, as it is computed with."""
     if dtype == BOOL:
         return b.compare("ne", x, b.like(x, 0))
@@ -94,20 +94,20 @@ def from_memory(b: Builder, x: Value, dtype: DType, f16c: bool) -> Value:
         wide = b.convert("zext", x, "i32")
         return b.from_bits(b.binary("shl", wide, b.like(wide, 16)))
     if dtype in HALF_FLOATS:
-        if f16c:
+        if b.has_half_floats:
             return b.convert("fpext", b.convert("bitcast", x, "half"), "float")
         return _float_of_half(b, b.convert("zext", x, "i32"))
     return x
 
 
-def to_memory(b: Builder, x: Value, dtype: DType, f16c: bool) -> Value:
+def to_memory(b: Builder, x: Value, dtype: DType) -> Value:
     """A computed value, as it is stored; 16-bit floats are rounded to the nearest, ties to even."""
     if dtype == BOOL:
         return b.convert("zext", x, "i8")
     if dtype == BFLOAT16:
         return b.convert("trunc", _bfloat_bits(b, x), "i16")
     if dtype in HALF_FLOATS:
-        if f16c:
+        if b.has_half_floats:
             return b.convert("bitcast", b.convert("fptrunc", x, "half"), "i16")
         return b.convert("trunc", _half_bits(b, x), "i16")
     return x

@@ -91,8 +91,8 @@ class _KernelEmitter:
     def __init__(self, kernel: Kernel, target: CpuTarget, may_alias: bool) -> None:
         self.kernel = kernel
         self.target = target
-        self.b = Builder(target.has, may_alias)
-        self.e = Expressions(self.b, target.has("f16c"))
+        self.b = Builder(target, may_alias)
+        self.e = Expressions(self.b)
         self.written = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
         self.allocas: list[str] = []
         self._changed: dict[int, frozenset[Buffer]] = {}
@@ -208,7 +208,7 @@ class _KernelEmitter:
                 value = self.b.select(mask, value, self.e.registers[buffer][slot])
             self.e.registers[buffer][slot] = value
             return
-        raw = to_memory(self.b, value, buffer.dtype, self.e.f16c)
+        raw = to_memory(self.b, value, buffer.dtype)
         memory.store(self.b, self.e.places[buffer], access, raw, mask)
 
     def _prefetch(self, stmt: Prefetch, stack: list[Step]) -> None:

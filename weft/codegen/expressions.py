@@ -28,9 +28,8 @@ _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 class Expressions:
     """Evaluates expressions under the current bindings of variables, places and registers."""
 
-    def __init__(self, builder: Builder, f16c: bool) -> None:
+    def __init__(self, builder: Builder) -> None:
         self.b = builder
-        self.f16c = f16c
         self.variables: dict[Var, Index] = {}
         self.places: dict[Buffer, Place] = {}
         self.registers: dict[Buffer, list[Value]] = {}
@@ -256,7 +255,7 @@ def _select(self: Expressions, expr: Select, condition: Index, a: Index, b: Inde
 def _cast(self: Expressions, expr: Cast, a: Index) -> Index:
     if expr.dtype == expr.a.dtype:
         return a
-    value = cast(self.b, self.settled(a), expr.a.dtype, expr.dtype, self.f16c)
+    value = cast(self.b, self.settled(a), expr.a.dtype, expr.dtype)
     return _wrapped(value, expr.dtype)
 
 
@@ -281,7 +280,7 @@ def _loaded(self: Expressions, expr: Load, access: Access, mask: Sequence[Index]
     if buffer not in self.places:
         raise NotFound(f"buffer {buffer.name} is used outside of what allocates it")
     loaded = memory.load(self.b, self.places[buffer], access, allowed)
-    return _wrapped(from_memory(self.b, loaded, expr.dtype, self.f16c), expr.dtype)
+    return _wrapped(from_memory(self.b, loaded, expr.dtype), expr.dtype)
 
 
 def _ramp(self: Expressions, expr: Ramp, base: Index, stride: Index) -> Index:

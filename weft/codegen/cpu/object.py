@@ -19,6 +19,10 @@ _machines: dict[tuple[str, str, str], llvm.TargetMachine] = {}
 _OWN_BYTES = 32 << 20
 _BYTES_PER_CHARACTER = 64
 
+# CPUs of 64 bits that store the low byte first, as kernels and packed constants take for granted. LLVM ends the process
+# over some of the rest.
+ARCHITECTURES = ("x86_64", "aarch64", "riscv64", "powerpc64le", "loongarch64")
+
 # Emitted code needs no IR passes; "O2" is for scalar loops that LLVM is to vectorise.
 PIPELINES = ("none", "O2")
 
@@ -68,15 +72,21 @@ def _module(ir: str, machine: llvm.TargetMachine, passes: str) -> llvm.ModuleRef
 def _target_machine(target: CpuTarget) -> llvm.TargetMachine:
     key = (target.triple, target.cpu, target.features)
     if key not in _machines:
-        _machines[key] = _llvm_target(target.triple).create_target_machine(
+        machine = _llvm_target(target).create_target_machine(
             cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small", jit=True
         )
+        if "-p:32:32" in str(machine.target_data):
+            raise _refused(target, "its addresses have 32 bits")
+        _machines[key] = machine
     return _machines[key]
 
 
-def _llvm_target(triple: str) -> llvm.Target:
+def _llvm_target(target: CpuTarget) -> llvm.Target:
     """LLVM's part for this kind of machine; those for other machines are set up when one is first
     asked for."""
+    if target.arch not in ARCHITECTURES:
+        raise _refused(target, "weft makes code for " + ", ".join(ARCHITECTURES))
+    triple = target.triple
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     try:
@@ -87,8 +97,12 @@ def _llvm_target(triple: str) -> llvm.Target:
     try:
         return llvm.Target.from_triple(triple)
     except RuntimeError as error:
-        raise Unsupported(
-            f"no code can be made for {triple!r}",
-            why=str(error),
-            hint="name an architecture that LLVM has, such as x86_64 or aarch64",
-        ) from None
+        raise _refused(target, str(error)) from None
+
+
+def _refused(target: CpuTarget, why: str) -> Unsupported:
+    return Unsupported(
+        f"no code can be made for {target.triple!r}",
+        why=why,
+        hint="name another machine, as in -mtriple=x86_64-linux-gnu or -mtriple=aarch64-linux-gnu",
+    )

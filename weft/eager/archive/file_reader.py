@@ -176,6 +176,12 @@ def _root(archive: ZipReader) -> str:
     """The folder that every record is in."""
     if not archive.records:
         raise ArchiveError("the archive has no records")
+    if "program.json" in archive.records:
+        raise ArchiveError(
+            "the file is a compiled model",
+            why="load reads tensors",
+            hint="weft.runtime.load(path), or weft.compile(path)",
+        )
     first = next(iter(archive.records))
     root = first.partition("/")[0]
     for name in archive.records:

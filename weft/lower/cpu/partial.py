@@ -26,7 +26,7 @@ def partial_sums(body: Stmt, axis: Axis, lanes: int) -> Stmt:
 def _split_accumulator(node: Alloc, axis: Axis, lanes: int, full: int) -> Stmt:
     acc = node.buffer
     steps = list(node.body.body) if isinstance(node.body, Seq) else [node.body]
-    place = next((i for i, s in enumerate(steps) if isinstance(s, For) and _has_loop(s, axis.var)), None)
+    place = next((i for i, s in enumerate(steps) if isinstance(s, For) and _reduces(s, axis.var, acc)), None)
     if place is None:
         return node
     start, loop = steps[place - 1], steps[place]
@@ -50,8 +50,11 @@ def _split_accumulator(node: Alloc, axis: Axis, lanes: int, full: int) -> Stmt:
     return Alloc(acc, Alloc(shares, sequence([*steps[:place], *parts, *steps[place + 1 :]])))
 
 
-def _has_loop(stmt: Stmt, var: Var) -> bool:
-    return any(isinstance(node, For) and node.var is var for node in statements(stmt))
+def _reduces(loop: For, var: Var, acc: Buffer) -> bool:
+    """Whether a loop over `var`, or around it, reduces into this accumulator: sums stand beside sums in one body."""
+    inside = list(statements(loop))
+    looped = any(isinstance(node, For) and node.var is var for node in inside)
+    return looped and any(isinstance(node, Store) and node.buffer is acc for node in inside)
 
 
 def _with_loop(stmt: Stmt, var: Var, other: Var, extent: int) -> Stmt:

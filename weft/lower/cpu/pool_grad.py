@@ -25,7 +25,7 @@ from ...te.transform import lower_vectors
 from ...te.visit import masked_load
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Temporary, kernel_name
-from .open.nest import vector_loop
+from .open.hoist import vector_loop
 from .open.tile import lanes_from
 from .stage import lower_group
 from .taps import Line, Reach, reach, windows_inside

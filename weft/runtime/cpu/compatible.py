@@ -17,12 +17,13 @@ def check_target(text: str) -> None:
 def _check(text: str, have: CpuTarget) -> None:
     wanted = CpuTarget.create(text)
     missing = sorted(set(_features(wanted)) - set(_features(have)))
-    if wanted.arch != have.arch or missing:
+    foreign = wanted.object_format != have.object_format
+    if wanted.arch != have.arch or foreign or missing:
         raise Unsupported(
-            "the program is for another processor",
-            why=f"it was compiled for {wanted.triple}, {wanted.cpu}, and needs "
-            f"{wanted.arch}{' with ' if missing else ''}{', '.join(missing)}; "
-            f"this machine is {have.triple}, {have.cpu}",
+            f"the program is for another {'system' if foreign else 'processor'}",
+            why=f"it was compiled for {wanted.triple}, {wanted.cpu}, and needs {wanted.arch}"
+            f"{f', {wanted.object_format} objects' if foreign else ''}"
+            f"{' with ' if missing else ''}{', '.join(missing)}; this machine is {have.triple}, {have.cpu}",
             hint='compile for this machine (target="cpu"), or save the program and load it on one that it is for',
         )
 

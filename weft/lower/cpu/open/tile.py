@@ -52,7 +52,7 @@ class TileSize(NamedTuple):
 
 def tile_size(target: CpuTarget, dtype: DType) -> TileSize:
     """The tile that fills the registers: 8 x 3 sums, 3 vectors and a broadcast of 32."""
-    return TileSize(8 if registers(target) == 32 else 4, 3, target.lanes(dtype))
+    return TileSize(8 if registers(target) > 16 else 4, 3, target.lanes(dtype))
 
 
 def lanes_from(first: ExprLike, lanes: int, step: ExprLike = 1) -> Expr:

@@ -45,7 +45,7 @@ class _SkinnyProduct:
         self.b = KernelBuilder(f"open_product_{dtype.name}_skinny")
         self.operands, self.dtype = Operands(self.b, dtype), dtype
         self.arguments, self.lanes = self.operands.arguments, target.lanes(dtype)
-        self.rows = 4 if registers(target) == 32 else 2
+        self.rows = 4 if registers(target) == 32 else 2  # each has its factors in registers
 
     def kernel(self) -> Kernel:
         b, depth = self.b, self.arguments.depth
@@ -140,7 +140,7 @@ class _Dot:
         self.b = KernelBuilder(f"open_product_{dtype.name}_dot")
         self.operands, self.dtype = Operands(self.b, dtype), dtype
         self.arguments, self.lanes = self.operands.arguments, target.lanes(dtype)
-        self.rows = 4 if registers(target) == 32 else 2
+        self.rows = 4 if registers(target) > 16 else 2
 
     def kernel(self) -> Kernel:
         b, arguments = self.b, self.arguments
