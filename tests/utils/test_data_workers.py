@@ -454,6 +454,7 @@ def test_many_batches_keep_no_file_open(nothing_left):
 def test_tensors_outlive_their_workers(nothing_left):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "This DataLoader will create")  # more than there are cores
         batches = list(DataLoader(Squares(), num_workers=2, batch_size=6))
     total = sum(batch["y"].sum() for batch in batches)
     assert total.item() == sum(i * i for i in range(12))
