@@ -5,6 +5,7 @@ import sys
 import time
 
 FOREVER = 60  # seconds of this process: thousands of times what any of these takes
+PATIENCE = 600  # seconds on the clock, after which a process or thread counts as hanging on however busy a machine
 
 
 @contextlib.contextmanager

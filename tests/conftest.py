@@ -3,7 +3,9 @@ their own and the same random numbers in every run; `--hypothesis-profile=defaul
 says at the end what a missing oracle cost; `--share=10` runs every tenth of the generated cases."""
 
 import atexit
+import gc
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -29,7 +31,14 @@ settings.load_profile("repeatable")
 
 @pytest.fixture(autouse=True)
 def numbers_from_the_beginning(request):
-    """A module's `rng` starts anew for each test, whichever ran before it in this process."""
+    """A module's `rng` and the generators that libraries share start anew for each test, whichever ran before it in
+    this process."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002  which libraries draw from
+    if "weft.eager" in sys.modules:
+        sys.modules["weft"].manual_seed(0)
+    if hasattr(sys.modules.get("torch"), "manual_seed"):
+        sys.modules["torch"].manual_seed(0)
     rng = getattr(request.module, "rng", None)
     if isinstance(rng, np.random.Generator):
         rng.bit_generator.state = np.random.default_rng(0).bit_generator.state
@@ -39,21 +48,32 @@ def pytest_addoption(parser):
     parser.addoption("--share", type=int, default=1, help="run one in so many generated cases")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Leaves the cases of a parametrised test out whose names' checksum no share falls on: the same
-    ones in every run, and one at least of each test; none of those that are marked as a whole."""
+    ones in every run, and one at least of each test; none of those that are marked as a whole. Without
+    a share, those of a test that is marked as sampled become slow ones."""
     share = config.getoption("share")
-    if share == 1:
-        return
     kept, left_out, tests = [], [], set()
     for item in items:
         test = item.nodeid.partition("[")[0]
         first = test not in tests
         tests.add(test)
-        chosen = first or item.get_closest_marker("whole") or zlib.crc32(item.nodeid.encode()) % share == 0
-        (kept if chosen else left_out).append(item)
+        sampled = item.get_closest_marker("sampled")
+        parts = sampled.args[0] if sampled and share == 1 else share
+        chosen = first or item.get_closest_marker("whole") or zlib.crc32(item.nodeid.encode()) % parts == 0
+        if sampled and share == 1 and not chosen:
+            item.add_marker("slow")
+        (kept if chosen or share == 1 else left_out).append(item)
     items[:] = kept
-    config.hook.pytest_deselected(items=left_out)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays: collections of garbage need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -19,7 +19,8 @@ DIGITS = Path(weft.__file__).parent / "data" / "digits.onnx"
 
 
 def run(*arguments, **variables):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+    shaping = ("WEFT_", "FORCE_COLOR", "TTY_")  # of what is run, and of how it is shown
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(shaping)}
     command = [sys.executable, "-m", "weft", *map(str, arguments)]
     environment = {**kept, "COLUMNS": "200", **variables}
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)

@@ -18,7 +18,8 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 def output_of(name, *arguments):
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    environment = {**os.environ, "COLUMNS": "160"}
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("FORCE_COLOR", "TTY_"))}
+    environment = {**plain, "COLUMNS": "160"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

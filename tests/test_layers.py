@@ -2,7 +2,9 @@
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -39,8 +41,7 @@ LEAVES = {"version"}  # modules beside the rooms that import nothing
 LLVM_MODULES = {"runtime": ("llvmlite.binding",)}  # runtime loads code and never writes any
 
 
-def module_files():
-    return sorted(path for path in ROOT.rglob("*.py") if "__pycache__" not in path.parts)
+FILES = sorted(path for path in ROOT.rglob("*.py") if "__pycache__" not in path.parts)
 
 
 def room_of(path: Path) -> str:
@@ -49,27 +50,53 @@ def room_of(path: Path) -> str:
     return first.removesuffix(".py")
 
 
-def imports(path: Path) -> list[tuple[str, int]]:
-    """Dotted modules that a file imports, ours relative to the package's root."""
-    found = []
+class Source(NamedTuple):
+    """What a file imports: dotted modules, ours relative to the package's root; the lines where it imports ours inside
+    a function; modules that it imports by a text; and whether it says what it is."""
+
+    imports: list[tuple[str, int]]
+    late: list[int]
+    texts: list[tuple[str, int]]
+    documented: bool
+
+
+@cache
+def source(path: Path) -> Source:
+    tree = ast.parse(path.read_text())
+    found = Source([], [], [], ast.get_docstring(tree) is not None)
     package = ("weft", *path.relative_to(ROOT).parts[:-1])
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found += [(alias.name, node.lineno) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            module = ".".join((*base, *filter(None, [node.module])))
-            bare = node.level and not node.module
-            names = [f"{module}.{alias.name}" for alias in node.names] if bare else [module]
-            found += [(name, node.lineno) for name in names]
+    waiting = [(tree, False)]
+    while waiting:
+        node, inside = waiting.pop(0)
+        inside = inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
+        names = imported(node, package)
+        found.imports.extend((name, node.lineno) for name in names)
+        if inside and any(name.split(".")[0] == "weft" for name in names):
+            found.late.append(node.lineno)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "import_module":
+            parts = [part.value for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant)]
+            found.texts.extend((text, node.lineno) for text in parts if isinstance(text, str))
     return found
+
+
+def imported(node: ast.AST, package: tuple[str, ...]) -> list[str]:
+    """The modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = package[: len(package) - node.level + 1] if node.level else ()
+    module = ".".join((*base, *filter(None, [node.module])))
+    bare = node.level and not node.module
+    return [f"{module}.{alias.name}" for alias in node.names] if bare else [module]
 
 
 def needs(path: Path) -> list[tuple[str, str, int]]:
     """(room or third-party package, module, line) for every import that leaves the room."""
     room = room_of(path)
     result = []
-    for module, line in imports(path):
+    for module, line in source(path).imports:
         parts = module.split(".")
         target = parts[1] if parts[0] == "weft" and len(parts) > 1 else parts[0]
         if target not in {room, "__future__", *LEAVES, *sys.stdlib_module_names}:
@@ -77,14 +104,15 @@ def needs(path: Path) -> list[tuple[str, str, int]]:
     return result
 
 
-ROOM_FILES = [path for path in module_files() if room_of(path) in ALLOWED]
+ROOM_FILES = [path for path in FILES if room_of(path) in ALLOWED]
 
 
-@pytest.mark.parametrize("path", ROOM_FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_go_one_way(path):
-    room = room_of(path)
+@pytest.mark.parametrize("room", ALLOWED)
+def test_imports_go_one_way(room):
     wrong = [
-        f"line {line}: {room} may not import {module}"
+        f"{path}:{line}: {room} may not import {module}"
+        for path in ROOM_FILES
+        if room_of(path) == room
         for target, module, line in needs(path)
         if target not in ALLOWED[room]
         or not module.startswith(LLVM_MODULES.get(room, "") if target == "llvmlite" else "")
@@ -100,60 +128,37 @@ def test_every_room_is_in_the_table():
 
 @pytest.mark.parametrize("name", sorted(LEAVES))
 def test_leaves_import_nothing(name):
-    assert imports(ROOT / f"{name}.py") == []
+    assert source(ROOT / f"{name}.py").imports == []
 
 
 def test_nothing_imports_tools():
     wrong = [
         f"{path}:{line}"
-        for path in module_files()
+        for path in FILES
         for target, _, line in needs(path)
         if target == "tools" and room_of(path) not in LATE
     ]
     assert wrong == []
 
 
-@pytest.mark.parametrize("path", module_files(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_known_third_parties_only(path):
-    rooms = {room_of(file) for file in module_files()}
-    unknown = [m for target, m, _ in needs(path) if target not in {*rooms, *THIRD_PARTY, "weft"}]
-    assert unknown == []
+def test_known_third_parties_only():
+    known = {*map(room_of, FILES), *THIRD_PARTY, "weft"}
+    assert [f"{path}:{line}: {m}" for path in FILES for target, m, line in needs(path) if target not in known] == []
 
 
-@pytest.mark.parametrize("path", module_files(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_import_of_ours_inside_a_function(path):
-    late = []
-    for function in ast.walk(ast.parse(path.read_text())):
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            for node in ast.walk(function):
-                ours = isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").split(".")[0] == "weft")
-                ours = ours or (
-                    isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "weft" for alias in node.names)
-                )
-                late += [node.lineno] if ours else []
-    assert late == []
+def test_no_import_of_ours_inside_a_function():
+    assert [f"{path}:{line}" for path in FILES for line in source(path).late] == []
 
 
-def imports_by_string(path: Path) -> list[tuple[str, int]]:
-    """Modules that a file imports by a text: the texts that begin with a dot, and those of weft."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "import_module":
-            for part in ast.walk(node.args[0]):
-                if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    found.append((part.value, node.lineno))
-    return found
-
-
-@pytest.mark.parametrize("path", ROOM_FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_modules_that_are_imported_by_a_text_are_of_the_same_room_or_below(path):
-    room = room_of(path)
-    for text, line in imports_by_string(path):
-        dots = len(text) - len(text.lstrip("."))
-        depth = len(path.relative_to(ROOT).parts) - 1
-        target = room if dots <= depth else text.strip(".").split(".")[0]
-        assert dots, f"line {line}: {text!r} is not relative"
-        assert target == room or target in ALLOWED[room], f"line {line}: {room} reaches {text!r}"
+def test_modules_that_are_imported_by_a_text_are_of_the_same_room_or_below():
+    for path in ROOM_FILES:
+        room = room_of(path)
+        for text, line in source(path).texts:
+            dots = len(text) - len(text.lstrip("."))
+            depth = len(path.relative_to(ROOT).parts) - 1
+            target = room if dots <= depth else text.strip(".").split(".")[0]
+            assert dots, f"{path}:{line}: {text!r} is not relative"
+            assert target == room or target in ALLOWED[room], f"{path}:{line}: {room} reaches {text!r}"
 
 
 def test_backends_are_known_by_name_in_one_place():
@@ -169,7 +174,7 @@ def test_backends_are_known_by_name_in_one_place():
             or path.relative_to(ROOT).as_posix() in composed | open_programs
         ):
             continue
-        reached = [name for name, _ in imports(path) if tuple(name.split(".")[1:3]) in cpu_rooms]
+        reached = [name for name, _ in source(path).imports if tuple(name.split(".")[1:3]) in cpu_rooms]
         assert reached == [], path
 
 
@@ -189,32 +194,35 @@ MAX_FILES = 30
 
 
 def test_folders_stay_flat_and_short():
-    folders = {path.parent for path in module_files()}
+    folders = {path.parent for path in FILES}
     sizes = {str(folder.relative_to(ROOT)): len(list(folder.glob("*.py"))) for folder in folders}
     assert {folder: size for folder, size in sizes.items() if size > MAX_FILES} == {}
 
 
 def test_files_stay_small():
-    sizes = {path: len(path.read_text().splitlines()) for path in module_files()}
+    sizes = {path: len(path.read_text().splitlines()) for path in FILES}
     assert {str(path): size for path, size in sizes.items() if size > MAX_LINES} == {}
 
 
 def test_no_grab_bags():
     named_by_pickles = ROOT / "_utils.py"  # names only, which PyTorch's files have in them
-    found = [str(path) for path in module_files() if path.stem.strip("_") in GRAB_BAGS]
+    found = [str(path) for path in FILES if path.stem.strip("_") in GRAB_BAGS]
     assert found == [str(named_by_pickles)]
     body = ast.parse(named_by_pickles.read_text()).body[1:]
     assert {type(node) for node in body} == {ast.ImportFrom, ast.Assign}
 
 
 def test_every_module_says_what_it_is():
-    silent = [str(p) for p in module_files() if not ast.get_docstring(ast.parse(p.read_text()))]
-    assert silent == []
+    assert [str(path) for path in FILES if not source(path).documented] == []
 
 
 def test_the_checks_see_what_they_should(tmp_path, monkeypatch):
     (tmp_path / "core").mkdir()
     bad = tmp_path / "core" / "bad.py"
-    bad.write_text("import llvmlite.binding\nfrom ..passes import fuse\nfrom .. import ops\n")
+    bad.write_text(
+        "import llvmlite.binding\nfrom ..passes import fuse\nfrom .. import ops\ndef f():\n  from . import op\n"
+    )
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     assert [(t, line) for t, _, line in needs(bad)] == [("llvmlite", 1), ("passes", 2), ("ops", 3)]
+    assert source(bad).late == [5]
+    assert not source(bad).documented

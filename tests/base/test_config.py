@@ -2,6 +2,7 @@ import contextvars
 import threading
 
 import pytest
+from bounds import PATIENCE
 
 from weft.base import config
 from weft.base.errors import InvalidValue, NotFound
@@ -103,13 +104,13 @@ def test_override_of_a_thread_is_its_own():
     def override_and_wait():
         with config.override(threads=9):
             inside.set()
-            assert outside.wait(10)
+            assert outside.wait(PATIENCE)
             return config.get("threads")
 
     answers = []
     thread = threading.Thread(target=lambda: answers.append(override_and_wait()))
     thread.start()
-    assert inside.wait(10)
+    assert inside.wait(PATIENCE)
     seen_here = config.get("threads")
     outside.set()
     thread.join()

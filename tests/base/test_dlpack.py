@@ -8,6 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
+from bounds import PATIENCE
 from oracles import oracle
 
 from weft.base import dlpack
@@ -417,7 +418,7 @@ def test_one_capsule_goes_to_one_thread():
         capsule, start, got = producer.capsule(), threading.Barrier(4), []
 
         def take(capsule=capsule, start=start, got=got):
-            start.wait(10)
+            start.wait(PATIENCE)
             try:
                 got.append(from_dlpack(capsule))
             except DLPackError:

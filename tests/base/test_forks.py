@@ -12,13 +12,13 @@ import weakref
 from pathlib import Path
 
 import pytest
+from bounds import PATIENCE
 
 import weft
 from weft.base import forks
 from weft.base.forks import ORDER, held_lock, renewed_lock
 
 ROOT = Path(weft.__file__).parent
-PATIENCE = 60.0  # seconds, after which a child counts as hanging
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 forks_beside_threads = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -172,7 +172,7 @@ def test_who_forks_keeps_its_own_locks(make):
 @forks_beside_threads
 def test_a_fork_takes_locks_in_the_order_that_threads_do():
     """A thread takes one lock of each place while the process forks again and again."""
-    locks, stopped, turns = [held_lock(place) for place in ORDER], threading.Event(), []
+    locks, stopped, turned = [held_lock(place) for place in ORDER], threading.Event(), threading.Event()
 
     def nest(left) -> None:
         if left:
@@ -182,17 +182,17 @@ def test_a_fork_takes_locks_in_the_order_that_threads_do():
     def work() -> None:
         while not stopped.is_set():
             nest(locks)
-            turns.append(1)
+            turned.set()
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:
+        assert turned.wait(PATIENCE)
         for _ in range(20):
             assert in_child(lambda: nest(locks) is None) == 0
     finally:
         stopped.set()
         thread.join(PATIENCE)
-    assert turns
     assert not thread.is_alive()
 
 
@@ -256,7 +256,7 @@ for _ in range(3):
 for turn in range(int(sys.argv[2])):
     child = os.fork()
     if child == 0:
-        faulthandler.dump_traceback_later(30, exit=True)
+        faulthandler.dump_traceback_later(300, exit=True)
         code = 1
         try:
             work()
@@ -274,7 +274,7 @@ os._exit(0)
 
 def passes(program: str, *arguments: str) -> None:
     command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -312,7 +312,7 @@ thread.start()
 time.sleep(float(sys.argv[2]))
 child = os.fork()
 if child == 0:
-    faulthandler.dump_traceback_later(30, exit=True)
+    faulthandler.dump_traceback_later(300, exit=True)
     code = 1
     try:
         use()
@@ -339,11 +339,11 @@ begun, leave = threading.Event(), threading.Event()
 
 def long():
     begun.set()
-    leave.wait(60)
+    leave.wait()
     return 7
 
 future = weft._C.fork(long)
-begun.wait(60)
+begun.wait()
 child = os.fork()
 if child == 0:
     code = 1

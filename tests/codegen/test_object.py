@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from bounds import PATIENCE
 
 from weft.base.cpu_target import CpuTarget, host
 from weft.base.errors import Unsupported
@@ -16,7 +17,6 @@ from weft.core.bulk import collector_paused
 from weft.runtime.cpu.jit import load_ir
 
 ELF, MACHINES = b"\x7fELF", {"aarch64": 183, "riscv64": 243, "x86_64": 62}
-PATIENCE = 60.0  # seconds, after which a child counts as hanging
 
 
 def ir(number: int) -> str:

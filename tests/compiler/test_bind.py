@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from bounds import PATIENCE
 from compiler.models import floats
 from compiler.test_given_outputs import expected_of, model_of, parted, read_only, two_outputs, unaligned
 from onnx import TensorProto, helper
@@ -171,7 +172,7 @@ def test_one_thread_at_a_time(rng):
 
     def slow(x):
         entered.set()
-        assert leave.wait(30)
+        assert leave.wait(PATIENCE)
         return x + 1
 
     op = weft.Op.register("waits_for_a_test").set_num_inputs(1)
@@ -184,7 +185,7 @@ def test_one_thread_at_a_time(rng):
     entered.clear()
     first = threading.Thread(target=step)
     first.start()
-    assert entered.wait(30)
+    assert entered.wait(PATIENCE)
     with pytest.raises(RunError, match=r"another thread.*\n.*\n.*for each thread"):
         step()
     leave.set()

@@ -71,6 +71,7 @@ def test_large_work_that_threads_really_share(rng):
             assert one.tobytes() == two.tobytes()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("level", LEVELS)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from bounds import PATIENCE
 from compiler.models import agree, convolutional, floats
 from oracles import oracle
 
@@ -404,7 +405,7 @@ def test_fork_then_run_and_compile_in_the_child(rng):
 
     thread = threading.Thread(target=keep_locks_busy)
     thread.start()
-    busy.wait(30)
+    busy.wait(PATIENCE)
     child = os.fork()
     if not child:
         code = 1

@@ -110,6 +110,7 @@ def test_internals(name):
         assert_close(one, two, label)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_outputs_at_every_level_with_any_threads(name, level):
@@ -123,6 +124,7 @@ def test_outputs_at_every_level_with_any_threads(name, level):
             assert one.tobytes() == two.tobytes()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("isa", ["sse", "avx2", "avx512"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_instruction_sets(name, isa):

@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from bounds import PATIENCE
 
 import weft
 from weft import te
@@ -411,8 +412,8 @@ def started(folder, *args):
 @pytest.mark.slow
 def test_two_processes_fill_a_cache_at_once_and_a_third_makes_nothing(tmp_path):
     both = [started(tmp_path, "cold", "300", "420") for _ in range(2)]
-    outputs = [process.communicate(timeout=120) for process in both]
+    outputs = [process.communicate(timeout=PATIENCE) for process in both]
     assert outputs[0][0] == outputs[1][0] != ""
     assert all("for eager calls in" in err for _, err in outputs)
-    warm = started(tmp_path, "warm", "300", "420").communicate(timeout=120)
+    warm = started(tmp_path, "warm", "300", "420").communicate(timeout=PATIENCE)
     assert warm == (outputs[0][0], "")

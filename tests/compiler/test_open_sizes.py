@@ -81,6 +81,7 @@ def test_copies_share_programs():
     assert again.compilations == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 6, 7, 8, 13, 64, 65])
 @pytest.mark.parametrize(("depth", "columns"), [(5, 3), (16, 16), (33, 70), (2000, 40)])
 def test_products_of_any_number_of_rows(rows, depth, columns):

@@ -12,6 +12,7 @@ import weakref
 
 import numpy as np
 import pytest
+from bounds import PATIENCE
 
 import weft
 from weft.base.cpu_target import host
@@ -61,7 +62,7 @@ def gate(monkeypatch):
 
     def gain(self, shapes, progress):
         Gate.reached.set()
-        assert Gate.opened.wait(60)
+        assert Gate.opened.wait(PATIENCE)
         progress(0, 1)
         return 1.25
 
@@ -74,10 +75,10 @@ def gate(monkeypatch):
 def test_sizes_seen_often_get_programs_where_they_gain(rows, gains):
     model = dense()
     run(model, rows, auto.RUNS - 1)
-    assert model.wait(60)
+    assert model.wait(PATIENCE)
     assert model.report().specialised == ()
     run(model, rows)
-    assert model.wait(60)
+    assert model.wait(PATIENCE)
     run(model, rows)
     (told,) = model.report().specialised
     assert f"x: [{rows}, {DEPTH}] alone" in told
@@ -96,13 +97,13 @@ def test_never_is_what_models_do_by_themselves():
 def test_runs_go_on_while_a_program_is_made(gate):
     model = dense()
     run(model, 3, auto.RUNS)
-    assert gate.reached.wait(60)
+    assert gate.reached.wait(PATIENCE)
     before = run(model, 3, 3)
     run(model, 20)  # a size that is new
     assert not model.wait(0.01)
     assert model.compilations == 1
     gate.opened.set()
-    assert model.wait(60)
+    assert model.wait(PATIENCE)
     after = run(model, 3)
     assert model.compilations == 2
     np.testing.assert_allclose(after, before, atol=1e-5)
@@ -113,16 +114,16 @@ def test_the_least_recently_used_goes(gains):
     model = dense()
     for rows in GAINS[: auto.MAX_ALONE]:
         run(model, rows, auto.RUNS)
-        assert model.wait(60)
+        assert model.wait(PATIENCE)
     assert len(used(model)) == auto.MAX_ALONE
     run(model, GAINS[0])
     run(model, GAINS[-1], auto.RUNS)
-    assert model.wait(60)
+    assert model.wait(PATIENCE)
     told = used(model)
     assert len(told) == auto.MAX_ALONE
     assert not any(f"[{GAINS[1]}, " in line for line in told)
     run(model, GAINS[1], auto.RUNS)  # what was let go once has to be seen more often
-    assert model.wait(60)
+    assert model.wait(PATIENCE)
     assert used(model) == told
 
 
@@ -130,7 +131,7 @@ def test_weights_exist_once(gains):
     model = dense()
     run(model, 3, auto.RUNS)
     open_program = model.program
-    assert model.wait(60)
+    assert model.wait(PATIENCE)
     run(model, 3)
     alone = model.program
     assert alone is not open_program
@@ -144,9 +145,9 @@ def test_errors_are_reported_and_raised_nowhere(monkeypatch, gains):
     monkeypatch.setattr(OpenPrograms, "program_alone", broken)
     model = dense()
     run(model, 3, auto.RUNS)
-    assert model.wait(60)
+    assert model.wait(PATIENCE)
     run(model, 3, auto.RUNS)
-    assert model.wait(60)
+    assert model.wait(PATIENCE)
     assert model.report().specialised == (
         f"a program for x: [3, {DEPTH}] alone could not be made: ValueError: no such luck",
     )
@@ -155,31 +156,31 @@ def test_errors_are_reported_and_raised_nowhere(monkeypatch, gains):
 def test_closing_ends_what_is_made(gate):
     model = dense()
     run(model, 3, auto.RUNS)
-    assert gate.reached.wait(60)
+    assert gate.reached.wait(PATIENCE)
     model.close()
     gate.opened.set()
-    assert model.wait(60)
+    assert model.wait(PATIENCE)
     assert model.compilations == 1
 
 
 def test_a_model_that_is_gone_ends_what_is_made(gate):
-    model = dense()
+    model, others = dense(), threading.enumerate()
     run(model, 3, auto.RUNS)
-    assert gate.reached.wait(60)
-    (thread,) = [t for t in threading.enumerate() if t.name == "weft-specialise"]
+    assert gate.reached.wait(PATIENCE)
+    (thread,) = [t for t in threading.enumerate() if t.name == "weft-specialise" and t not in others]
     gone = weakref.ref(model)
     del model
     gc.collect()
     assert gone() is None
     gate.opened.set()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 
 def test_copies_have_the_programs_there_are(gains):
     model = dense()
     run(model, 3, auto.RUNS)
-    assert model.wait(60)
+    assert model.wait(PATIENCE)
     again = model.__copy__()
     run(again, 3)
     assert again.compilations == 2
@@ -209,12 +210,12 @@ symbol = weft.symbol.dense(Variable("x"), Variable("w"), units=8, use_bias=False
 model = weft.compile((symbol, {"w": np.ones((8, 8), "f")}), shape={"x": ("n", 8)}, specialise="auto")
 for _ in range(auto.RUNS):
     model(np.ones((3, 8), "f"))
-assert begun.wait(60)
+assert begun.wait()
 if sys.argv[1] == "fork":
     child = os.fork()
     if child == 0:
         model(np.ones((3, 8), "f"))  # begins anew what the parent's thread was at
-        told = model.wait(60) and model.report().specialised
+        told = model.wait() and model.report().specialised
         os._exit(0 if told else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 print("end")
@@ -224,7 +225,7 @@ print("end")
 @pytest.mark.parametrize("how", ["exit", *(["fork"] if hasattr(os, "fork") else [])])
 def test_a_process_ends(how):
     command = [sys.executable, "-c", textwrap.dedent(ENDS), how]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
 
 

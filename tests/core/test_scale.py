@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from bounds import PATIENCE
 from core.core_ops import relu, total
 
 from weft.core.bulk import collector_paused
@@ -95,7 +96,7 @@ def test_the_collector_is_as_it_was_after_bulk_work():
 
 def test_bulk_work_in_several_threads_at_once():
     meet = threading.Barrier(4)
-    work = collector_paused(lambda: (meet.wait(timeout=60), gc.isenabled())[1])
+    work = collector_paused(lambda: (meet.wait(timeout=PATIENCE), gc.isenabled())[1])
     results = []
     workers = [threading.Thread(target=lambda: results.append(work())) for _ in range(4)]
     for worker in workers:

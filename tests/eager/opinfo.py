@@ -123,7 +123,7 @@ def tally_inplace(name: str) -> Tally:
         for kind in (torch.float32, torch.int64, torch.complex64):
             if kind.is_complex and name in COMPLEX_NOT_IN_PLACE:
                 continue
-            for number, sample in enumerate(samples_of(info, kind)[:FORMS]):
+            for number, sample in enumerate(samples_of(info, kind, first=FORMS)):
                 if isinstance(sample.input, torch.Tensor):
                     with counted(made, f"{kind} #{number}"):
                         _check_inplace(info.name, theirs, ours, sample)
@@ -171,7 +171,7 @@ def tally_out(name: str) -> Tally:
         if not (info.supports_out and _takes_out(name)) or info.is_factory_function:
             continue
         for kind in (torch.float32, torch.int64, torch.complex64):
-            samples = [s for s in samples_of(info, kind)[:FORMS] if "out" not in s.kwargs]
+            samples = [s for s in samples_of(info, kind, first=FORMS) if "out" not in s.kwargs]
             for number, sample in enumerate(samples):
                 with counted(made, f"{kind} #{number}"), torch.no_grad():
                     _check_out(info, function, sample)

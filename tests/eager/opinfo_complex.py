@@ -126,7 +126,7 @@ def tally_refused(name: str) -> Tally:
     function = function_of(name)
     assert function is not None
     for info in database()[name]:
-        for number, sample in enumerate(samples_of(info, torch.float32)[:REFUSED]):
+        for number, sample in enumerate(samples_of(info, torch.float32, first=REFUSED)):
             with counted(made, f"{info.variant_test_name} #{number}".strip()):
                 _check_refused(info, function, sample)
     return made

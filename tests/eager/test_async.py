@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from bounds import PATIENCE
 from oracles import oracle
 
 from weft.base import config, counters
@@ -100,7 +101,7 @@ def test_functions_that_fork_need_no_free_thread():
 
 
 def test_forked_functions_run_on_other_threads_and_at_the_same_time():
-    meet = threading.Barrier(2, timeout=30)
+    meet = threading.Barrier(2, timeout=PATIENCE)
     here = threading.get_ident()
 
     def both():
@@ -110,7 +111,7 @@ def test_forked_functions_run_on_other_threads_and_at_the_same_time():
     first, second = fork(both), fork(both)
     done = threading.Event()
     collect_all([first, second]).add_done_callback(lambda _: done.set())
-    assert done.wait(30)
+    assert done.wait(PATIENCE)
     assert len({first.value(), second.value(), here}) == 3
 
 
@@ -252,7 +253,9 @@ for mode in (False, True, False):
 
 
 def test_denormals_on_the_workers_of_the_pool():
-    found = subprocess.run([sys.executable, "-c", ON_WORKERS], capture_output=True, text=True, timeout=120, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", ON_WORKERS], capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
     assert found.stdout.split("\n")[:3] == ["False True 2", "True True 2", "False True 2"]
     assert thread_pool().workers >= 0
 

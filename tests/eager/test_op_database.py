@@ -46,6 +46,7 @@ def _must_pass(result, exceptions):
         assert not result.failures, f"{name}: {result.share:.1%} of samples\n{shown}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", _with_slow(NAMES))
 def test_function(name):
     _must_pass(tally(name), EXCEPTIONS)
@@ -56,11 +57,13 @@ COMPLEX_NAMES = [n for n in compared() if takes_complex(n) and n not in COMPLEX_
 REAL_NAMES = [n for n in NAMES if takes_only_reals(n)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", _with_slow(COMPLEX_NAMES))
 def test_complex_function(name):
     _must_pass(tally_complex(name), COMPLEX_EXCEPTIONS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", _with_slow(REAL_NAMES))
 def test_function_of_real_numbers_alone(name):
     _must_pass(tally_refused(name), {})
@@ -69,12 +72,14 @@ def test_function_of_real_numbers_alone(name):
 IN_PLACE = [n for n in NAMES if hasattr(Tensor, f"{n}_") and n not in NOT_IN_PLACE]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_inplace_form(name):
     failures = tally_inplace(name).failures
     assert not failures, "\n".join(f"{case}: {why}" for case, why in failures)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in EXCEPTIONS and n not in SLOW])
 def test_out_form(name):
     failures = tally_out(name).failures

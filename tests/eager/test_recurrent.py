@@ -147,6 +147,7 @@ def test_gradcheck(mode):
     assert weft.autograd.gradgradcheck(run, (x, h, w, u, b))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", GATES)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (4, 7, 19), (3, 13, 70)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -8,6 +8,7 @@ import types
 import unittest
 import warnings
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,9 @@ def database() -> dict[str, list[Any]]:
     return made
 
 
-def samples_of(info: Any, kind: torch.dtype, many: bool = False) -> list[Any]:
-    """The seeded samples of an entry in a dtype, or its many more for comparisons with numpy; none
-    if PyTorch has no kernel for it."""
+def samples_of(info: Any, kind: torch.dtype, many: bool = False, first: int | None = None) -> list[Any]:
+    """The seeded samples of an entry in a dtype, or its many more for comparisons with numpy; only the first ones
+    where a number of them is given; none if PyTorch has no kernel for it."""
     if kind not in info.supported_dtypes("cpu"):
         return []
     torch.manual_seed(0)
@@ -51,7 +52,7 @@ def samples_of(info: Any, kind: torch.dtype, many: bool = False) -> list[Any]:
     gradient = gradient and info.supports_autograd and not many
     with warnings.catch_warnings(action="ignore"):
         make = info.reference_inputs if many else info.sample_inputs
-        return list(make("cpu", kind, requires_grad=gradient))
+        return list(islice(make("cpu", kind, requires_grad=gradient), first))
 
 
 class Converter:

@@ -162,6 +162,7 @@ STATIC = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "per_channel", "activations", "weights"), STATIC)
 def test_levels_that_are_known(network, kind, per_channel, activations, weights):
     how = {"format": kind, "per_channel": per_channel, "activations": activations, "weights": weights}

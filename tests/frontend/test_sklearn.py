@@ -166,6 +166,7 @@ def whole_numbers(monkeypatch):
     monkeypatch.setattr(helper, "make_attribute", make_attribute)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("name", CLASSIFIERS)
 @pytest.mark.usefixtures("whole_numbers")

@@ -80,6 +80,7 @@ CONVOLUTIONS = [  # data, weight, strides, padding, dilation
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.isa)
 @pytest.mark.parametrize(("case", "kinds"), list(zip(CONVOLUTIONS, BYTE_PAIRS * 2)))
 def test_convolutions_that_are_built(target, case, kinds):

@@ -42,6 +42,7 @@ def squared_error(monkeypatch, tile, made, params, x, expected):
     return float((error**2).mean() / (expected**2).mean())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("tile", [2, 4])
 @pytest.mark.parametrize(
     ("depth", "channels", "activation", "residual"),

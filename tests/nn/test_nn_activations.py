@@ -56,6 +56,7 @@ ACTIVATIONS = {
 CASES = [(name, setting) for name, settings in ACTIVATIONS.items() for setting in settings]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "setting"), CASES)
 def test_activations(name, setting):
     args, kwargs = ((), setting) if isinstance(setting, dict) else (setting, {})

@@ -81,6 +81,7 @@ def packing(name, options, lengths):
     return build
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("started", [False, True], ids=["from zeros", "from states"])
 @pytest.mark.parametrize("lengths", [[4, 2, 1], [2, 4, 1], [1, 3, 3]], ids=str)
 @pytest.mark.parametrize("case", LAYERS)

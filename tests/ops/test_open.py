@@ -78,6 +78,7 @@ def compare(op, sample, made):
         op_check._agree(ours, wanted, sample, f"{op.name}, output {index}, open kernels")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", COMPUTED)
 def test_computes(name):
     op = Op.get(name)

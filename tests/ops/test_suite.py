@@ -234,6 +234,7 @@ def _takes(op, sample):
     return True
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dtypes(op, dtype):
     sample = _small_sample(op)
@@ -245,6 +246,7 @@ def test_dtypes(op, dtype):
         op_check.check_compute(op, cast)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [*DTYPES, *NARROW])
 def test_dtypes_in_machine_code(op, dtype):
     sample = _small_sample(op)

@@ -59,6 +59,7 @@ def compare(name, options, dtype, steps=STEPS, tolerance=None, **how):
     assert repr(mine) == repr(other)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
 def test_fifty_steps(name, options, dtype):

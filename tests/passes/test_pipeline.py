@@ -205,6 +205,7 @@ def wide():
     return F.elemwise_sum(*[F.exp(x * (i % 7)) for i in range(LONG // 2)], num_args=LONG // 2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", [long_chain, wide])
 @pytest.mark.parametrize(
     "steps",

@@ -30,6 +30,7 @@ def parts(count):
     return [Variable(name) for name in given], given
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize("count", [MAX_JOINED + 1, 3 * MAX_JOINED, 700])
 @pytest.mark.parametrize("name", JOINS)

@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 import pytest
+from bounds import PATIENCE
 
 from weft.base.errors import InvalidValue
 from weft.runtime.cpu import pool as pool_module
@@ -155,7 +156,7 @@ print("done", pool.workers)
 )
 def test_the_interpreter_exits(daemon):
     script = EXIT.replace("DAEMON", daemon)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout.split()[0]) == (0, "done"), done.stderr
 
 

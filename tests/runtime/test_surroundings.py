@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from bounds import PATIENCE
 
 WORK = """
 import sys
@@ -39,7 +40,7 @@ def start(path, *, threads="None", rounds=30, before=None):
 
 
 def result(process, path):
-    _, errors = process.communicate(timeout=240)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     return np.load(path)
 
@@ -70,7 +71,7 @@ def test_more_threads_than_cores(tmp_path, expected):
 
 @pytest.mark.slow
 def test_busy_neighbours(tmp_path, expected):
-    spin = "import time\nend = time.time() + 60\nwhile time.time() < end: pass"
+    spin = "import time\nend = time.time() + 600\nwhile time.time() < end: pass"
     neighbours = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(os.cpu_count() or 1)]
     try:
         path = tmp_path / "out.npy"

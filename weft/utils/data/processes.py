@@ -92,7 +92,9 @@ class Processes:
 
     def _dead(self) -> RunError:
         """What to say of workers that ended by themselves; the others are ended, too."""
-        connections.wait([process.sentinel for process in self._all], LOOK)
+        deadline = time.monotonic() + GRACE
+        while all([process.is_alive() for process in self._all]) and time.monotonic() < deadline:
+            time.sleep(0.01)  # its files are closed a while before it has an exit code
         dead = [process for process in self._all if not process.is_alive()]
         why = ", ".join(_ending(process.exitcode) for process in dead) or "its connection is closed"
         pids = ", ".join(str(process.pid) for process in dead or self._all)
