@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from ...te.build import KernelBuilder
-from ...te.expr import Expr, as_expr
+from ...te.expr import Expr, as_expr, select
 from ...te.extents import is_open
 
 Sizes = Sequence[tuple[int, Any]]  # (size of a tile, how many)
@@ -35,7 +35,7 @@ def counted(b: KernelBuilder, first: Expr, turns: Any, total: Any) -> Iterator[E
     """The numbers from `first` on, some of them, below a total."""
     with b.loop("turn", turns) as turn:
         number = b.let("number", first + turn)
-        if is_open(total) or total % turns:
+        if type(total) is not int or type(turns) is not int or total % turns:
             with b.when(number < total):
                 yield number
         else:
@@ -55,6 +55,16 @@ def choose(
         write(size, first)
     with b.otherwise():
         choose(b, number, others, write, done + count, units + size * count)
+
+
+def place_of(number: Expr, sizes: Sizes, done: Any = 0, units: Any = 0) -> tuple[Expr, Expr]:
+    """The size of a tile and where it begins, as values."""
+    (size, count), *others = sizes
+    first = (number - done) * size + units
+    if not others:
+        return as_expr(size), first
+    here, (other, later) = number < done + count, place_of(number, others, done + count, units + size * count)
+    return select(here, size, other), select(here, first, later)
 
 
 def leading_index(b: KernelBuilder, row: Expr, extents: Sequence[Any]) -> list[Expr]:

@@ -138,7 +138,7 @@ class _OpenFilterGradient:
                     first = b.let("first", row * self.chunk)
                     read = lambda i, k: self.packed[first + (k + i * self.chunk)]
                     begin = const(0, "int64")
-                    sums.add_products(self.count, read, self.panel, begin, size.width, unroll=1)
+                    sums.add_products(self.count, read, self.panel, begin, size.width)
                     for i in range(part.rows):
                         for v in range(part.vectors):
                             b.store(self.sums, place(i, v), sums[i, v])
