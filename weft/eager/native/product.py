@@ -13,10 +13,10 @@ from ...base.cpu_facts import THREADS
 from ...base.cpu_target import CpuTarget, host
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import DTypeError, LayoutError, ShapeError
-from ...lower.cpu.open.matrices.product import panel_elements, product_kernel
+from ...lower.cpu.open.matrices.product import product_kernel
 from ...lower.cpu.open.matrices.skinny_product import ACROSS, MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
 from ...lower.cpu.open.tile import TileSize, tile_size
-from ...lower.cpu.product import BLOCK
+from ...lower.cpu.product import BLOCK, panel_elements
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
 from .calls import Array

@@ -15,24 +15,24 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
-from ...base.dtype import FLOAT32
+from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.shape import is_static
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr, call, const, minimum, select, widen
-from ...te.extents import is_open, lesser
+from ...te.extents import fewest, is_open, is_same, lesser
 from ...te.loops import Buffer
 from ...te.transform import lower_vectors
 from ...te.visit import masked_load
-from ..epilogue import Epilogue
-from ..group import LoweredKernel, kernel_name
+from ..epilogue import Epilogue, static_spec
+from ..group import LoweredKernel, Strides, kernel_name
 from .long_sums import LONG_PRODUCT
 from .open.matrices.pack import Columns, pack_panel, pack_rows
-from .open.tile import TileSize, ceil_div, clamped, lanes_from, opaque
+from .open.tile import TileSize, ceil_div, clamped, lanes_from, opaque, tile_size
 from .stage import lower_group
 from .tile import balanced, registers
-from .tile_walk import Sizes, choose, counted, leading_index, place_of, tiles_and_rest, total_of
+from .tile_walk import Sizes, choose, counted, even_groups, leading_index, place_of, tiles_and_rest, total_of
 
 MANY_ROWS = 60  # what a tile is chosen for where the number of rows is an argument
 MAX_ROWS, MAX_PANELS = 8, 8  # of a tile; more rows may not fit the ways of the first cache
@@ -43,7 +43,14 @@ MAX_BLOCKS = 512  # so that rounding errors of adding them up stay small
 UNROLL = 4  # of sums whose length is known; for others more takes longer to compile and is no faster
 NEAR_LINES = 16  # how far ahead weights are asked for that are read once
 TOGETHER = (4, 2)  # groups of panels for one block of products, as pieces allow
+PANELS = 27 / 128  # of the second cache, for columns packed by a turn: rows fit it beside them
+TURN_ROWS = 256  # for which columns are packed
+SHORTEST = 16  # products of a sum, for which columns are packed
 PIECES = 8  # turns of the parallel loop that keep threads busy
+
+
+# From a row to what is stored of sums: values, columns and mask are vectors.
+Finish = Callable[[Expr], Callable[[Expr, Expr, Expr | None], Expr]]
 
 
 class ProductPlan(NamedTuple):
@@ -93,15 +100,64 @@ def _lowered(plan: ProductPlan, group: FusedGroup, fact: Callable[[NodeEntry], F
     weight = b.arg("weight", FLOAT32, (plan.weights,))
     epilogue = Epilogue(b, group, fact)
     out = b.arg("out", FLOAT32, (plan.rows * plan.columns,))
-    leading = epilogue.shape(shape)[:-1]
+    finish = _finish(b, epilogue, epilogue.shape(shape)[:-1])
+    write_panel_product(b, plan, (data, weight, out), finish)
+    arguments = (*node.inputs, *epilogue.arguments, group.outputs[0])
+    return LoweredKernel(lower_vectors(b.finish()), arguments, plan.rows * plan.depth * plan.columns)
+
+
+def batched_kernels(
+    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget, strides: Strides | None = None
+) -> list[LoweredKernel]:
+    """The kernel of a batch_matmul whose number of columns is an argument, so that no vectors of its result are known,
+    or whose columns are not side by side, for many rows. Others are as good by the generic ones."""
+    node = group.master or group.nodes[0]
+    specs = [static_spec(fact(entry)) for entry in (*node.inputs, group.outputs[0])]
+    (data, _), (weight, _), (made, dtype) = specs
+    turned, swapped = node.params.transpose_a, node.params.transpose_b
+    suits = dtype in (FLOAT32, FLOAT64) and all(spec[1] == dtype for spec in specs)
+    apart = strides or len(group.outputs) > 1 or not set(node.inputs) <= set(group.inputs)
+    depth, size = data[-2 if turned else -1], tile_size(target, dtype)
+    many = swapped and (is_open(made[-2]) or made[-2] >= MAX_ROWS)
+    short = not is_open(depth) and depth < SHORTEST
+    if apart or short or not suits or not (many or is_open(made[-1])) or not fewest(made):
+        return lower_group(group, fact, target, strides)
+    b, leading = KernelBuilder(kernel_name(group)), made[:-2]
+
+    def matrix(name: str, shape: Sequence[Any], is_turned: bool) -> Matrix:
+        start = lambda number: _leading_place(b, number, leading, shape[:-2]) * (shape[-2] * shape[-1])
+        return Matrix(b.arg(name, dtype, (prod(shape),)), start, *((1, shape[-1]) if is_turned else (shape[-1], 1)))
+
+    factors = matrix("data", data, turned), matrix("weight", weight, swapped)
+    epilogue = Epilogue(b, group, fact)
+    matrices = *factors, matrix("out", made, False)
+    block = BLOCK if is_open(depth) else min(depth, BLOCK)
+    packing = Packing(panel_elements(dtype, target), target.facts.line_bytes // dtype.itemsize, turned)
+    chunk, together = TURN_ROWS // size.rows, packing.elements // (block * size.width)
+    plan, rows = open_plan((made[-2], depth, made[-1]), size, block, chunk, together), epilogue.shape(made)[:-1]
+    Product(b, plan, matrices, _finish(b, epilogue, rows), prod(leading), packing=packing).write()
+    arguments = (*node.inputs, *epilogue.arguments, group.outputs[0])
+    return [LoweredKernel(lower_vectors(b.finish()), arguments, prod(made) * depth)]
+
+
+def _finish(b: KernelBuilder, epilogue: Epilogue, leading: Sequence[Any]) -> Finish:
+    """What follows, by the number of a row."""
 
     def finish(row: Expr) -> Callable[[Expr, Expr, Expr | None], Expr]:
         at = leading_index(b, row, leading)
         return lambda value, column, mask: epilogue.finished(value, [*at, column], mask)
 
-    write_panel_product(b, plan, (data, weight, out), finish)
-    arguments = (*node.inputs, *epilogue.arguments, group.outputs[0])
-    return LoweredKernel(lower_vectors(b.finish()), arguments, plan.rows * plan.depth * plan.columns)
+    return finish
+
+
+def _leading_place(b: KernelBuilder, number: Expr, leading: Sequence[Any], own: Sequence[Any]) -> Any:
+    """Which matrix of an operand the product of a number takes, where axes of 1 are taken again and again."""
+    if len(own) == len(leading) and all(map(is_same, own, leading)):
+        return number
+    place: Any = 0
+    for at, extent in zip(leading_index(b, number, leading)[len(leading) - len(own) :], own):
+        place = place * extent + (at if is_open(extent) or extent > 1 else 0)
+    return place
 
 
 def plan_product(rows: Any, depth: int, columns: int, lanes: int, target: CpuTarget) -> ProductPlan:
@@ -144,6 +200,22 @@ def tile_of(rows: int, panels: int, budget: int) -> tuple[int, int]:
     return best[1:]
 
 
+def open_plan(extents: tuple[Any, Any, Any], size: TileSize, block: Any, chunk: Any, together: Any) -> ProductPlan:
+    """Rows, products and columns all of which may be arguments, in one kind of tile: its rows are those that there are,
+    its columns in groups of nearly as many vectors."""
+    rows, depth, columns = extents
+    tiles = (rows + (size.rows - 1)) // size.rows
+    groups = even_groups((columns + (size.lanes - 1)) // size.lanes, size.vectors)
+    return ProductPlan(
+        rows, depth, columns, size.lanes, ((size.rows, tiles),), groups, chunk, False, block, together, rows_fit=False
+    )
+
+
+def panel_elements(dtype: DType, target: CpuTarget) -> int:
+    """How many elements of packed columns a turn holds."""
+    return int(PANELS * target.caches[1]) // dtype.itemsize
+
+
 class Matrix(NamedTuple):
     """Matrices in a buffer: where the one of a number begins, and elements from row to row and from column to column.
     Of panels that are packed already only the beginning counts."""
@@ -158,8 +230,8 @@ class Packing(NamedTuple):
     """What a turn packs: panels of columns, so many elements at a time, and rows, if products are not side by side."""
 
     elements: int
-    rows: bool = False
-    line: int = 16  # elements of a line of memory
+    line: int  # elements of a line of memory
+    rows: bool
 
 
 class _Part(NamedTuple):
@@ -191,9 +263,6 @@ class _Panel(NamedTuple):
     beside: Any
 
 
-Finish = Callable[[Expr], Callable[[Expr, Expr, Expr | None], Expr]]
-
-
 def write_panel_product(
     b: KernelBuilder,
     plan: ProductPlan,
@@ -210,8 +279,8 @@ def write_panel_product(
 
 class Product:
     """Writes products into a kernel: rows of `a` times columns of `w`, which are packed panels unless there is a
-    `packing`. `finish(row)(value, columns, mask)` is what is stored of sums. Sums of products from a number on
-    begin with `begin(columns, number)`. There are `batch` products, or as many as make so many `turns`."""
+    `packing`. `finish` takes the row among those of all products. Sums of products from a number on begin with
+    `begin(columns, number)`. There are `batch` products, or as many as make so many `turns`."""
 
     def __init__(
         self,
@@ -219,7 +288,7 @@ class Product:
         plan: ProductPlan,
         matrices: tuple[Matrix, Matrix, Matrix],
         finish: Finish | None = None,
-        batch: int = 1,
+        batch: Any = 1,
         turns: Expr | None = None,
         packing: Packing | None = None,
         begin: Callable[[Expr, Expr], Expr] | None = None,
@@ -235,8 +304,9 @@ class Product:
         chunks = (total_of(plan.tiles) + (plan.chunk - 1)) // plan.chunk
         with b.parallel("p", self.batch * sets * chunks if self.turns is None else self.turns) as turn:
             p, number = turn, as_expr(0)
-            if self.turns is not None or self.batch > 1:
+            if self.turns is not None or is_open(self.batch) or self.batch > 1:
                 number, p = b.let("matrix", turn // (sets * chunks)), b.let("p", turn % (sets * chunks))
+            self.first_row = b.let("first", number * plan.rows)
             self.a_start, self.w_start, self.out_start = (
                 b.let("start", matrix.start(number)) for matrix in (self.a, self.w, self.out)
             )
@@ -294,7 +364,8 @@ class Product:
             column = b.let("column", first * plan.lanes)
             count = minimum(plan.columns - column, vectors * plan.lanes)
             start = b.let("from", self.w_start + part.start * w.row_step + column * w.column_step)
-            columns = Columns(w.buffer, start, w.row_step, w.column_step, b.let("count", count), part.depth)
+            steps, depth = (as_expr(w.row_step), as_expr(w.column_step)), as_expr(part.depth)
+            columns = Columns(w.buffer, start, *steps, b.let("count", count), depth)
             pack_panel(b, self.size, columns, self.panels, self._packed_at(part, group))
 
     def _packed_at(self, part: _Part, group: Expr) -> Expr:
@@ -342,7 +413,7 @@ class Product:
     def _store_row(self, part: _Part, row: Expr, firsts: Sequence[Expr], acc: Buffer, place: int) -> None:
         b, plan, out = self.b, self.plan, self.out
         ragged = type(plan.columns) is not int or plan.columns % plan.lanes > 0
-        finish = self.finish(row) if self.finish is not None and part.is_last is not False else None
+        finish = self.finish(self.first_row + row) if self.finish is not None and part.is_last is not False else None
         start = b.let("to", self.out_start + row * out.row_step)
         for v, first in enumerate(firsts):
             value, at, columns = acc[place + v], lanes_from(start + first, plan.lanes), lanes_from(first, plan.lanes)

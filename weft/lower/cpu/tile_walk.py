@@ -9,8 +9,8 @@ from math import prod
 from typing import Any
 
 from ...te.build import KernelBuilder
-from ...te.expr import Expr, as_expr, select
-from ...te.extents import is_open
+from ...te.expr import Expr, as_expr, maximum, select
+from ...te.extents import greater, is_open
 
 Sizes = Sequence[tuple[int, Any]]  # (size of a tile, how many)
 
@@ -28,6 +28,15 @@ def tiles_and_rest(extent: Any, size: int) -> Sizes:
             tiles.append((part, rest // part))
             rest = rest % part
     return tuple(tiles)
+
+
+def even_groups(vectors: Any, size: int) -> Sizes:
+    """Groups of `size` vectors or one less: 10 in groups of 3 are 3, 3, 2, 2, as one alone would wait for what it
+    loads. A single vector has one beside it that is not there."""
+    count = (vectors + (size - 1)) // size
+    wide = vectors - count * (size - 1)
+    wide = maximum(wide, 0) if isinstance(wide, Expr) else greater(wide, 0)
+    return ((size, wide), (size - 1, count - wide))
 
 
 @contextmanager

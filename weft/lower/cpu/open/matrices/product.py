@@ -6,19 +6,12 @@ from __future__ import annotations
 from .....base.cpu_target import CpuTarget
 from .....base.dtype import DType
 from .....te.build import KernelBuilder
-from .....te.expr import Expr, maximum, select
+from .....te.expr import Expr, select
 from .....te.loops import Kernel
 from .....te.visit import masked_load
-from ...product import Matrix, Packing, Product, ProductPlan
+from ...product import Matrix, Packing, Product, open_plan, panel_elements
 from ..operands import Operands
-from ..tile import ceil_div, tile_size
-
-PANELS = 27 / 128  # of the second cache, for packed columns: rows fit it beside them
-
-
-def panel_elements(dtype: DType, target: CpuTarget) -> int:
-    """How many elements of packed columns a turn holds."""
-    return int(PANELS * target.caches[1]) // dtype.itemsize
+from ..tile import tile_size
 
 
 def product_kernel(target: CpuTarget, dtype: DType, pack_rows: bool) -> Kernel:
@@ -26,22 +19,8 @@ def product_kernel(target: CpuTarget, dtype: DType, pack_rows: bool) -> Kernel:
     b = KernelBuilder(f"open_product_{dtype.name}{'_packed' if pack_rows else ''}")
     operands, size = Operands(b, dtype), tile_size(target, dtype)
     rows, columns, depth, *_ = given = operands.arguments
-    vectors = ceil_div(columns, size.lanes)
-    groups = ceil_div(vectors, size.vectors)
-    wide = maximum(vectors - groups * (size.vectors - 1), 0)
-    plan = ProductPlan(
-        rows,
-        depth,
-        columns,
-        size.lanes,
-        ((size.rows, ceil_div(rows, size.rows)),),
-        ((size.vectors, wide), (size.vectors - 1, groups - wide)),
-        given.turn_rows // size.rows,
-        False,
-        given.part,
-        given.turn_columns // size.width,
-        rows_fit=False,
-    )
+    chunk, together = given.turn_rows // size.rows, given.turn_columns // size.width
+    plan = open_plan((rows, depth, columns), size, given.part, chunk, together)
     starts, bias = operands.starts, operands.bias
     a = Matrix(operands.a, lambda number: starts[number * 2], given.a_row_step, given.a_depth_step)
     w = Matrix(operands.b, lambda number: starts[number * 2 + 1], given.b_depth_step, given.b_column_step)
@@ -50,6 +29,6 @@ def product_kernel(target: CpuTarget, dtype: DType, pack_rows: bool) -> Kernel:
     def begin(column: Expr, number: Expr) -> Expr:
         return masked_load(bias, (column,), column < select(number.equal(0), given.bias_columns, 0))
 
-    packing = Packing(panel_elements(dtype, target), pack_rows, target.facts.line_bytes // dtype.itemsize)
+    packing = Packing(panel_elements(dtype, target), target.facts.line_bytes // dtype.itemsize, pack_rows)
     Product(b, plan, (a, w, out), turns=given.turns, packing=packing, begin=begin).write()
     return b.finish()
