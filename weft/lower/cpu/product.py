@@ -80,30 +80,38 @@ def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target
     node = group.master
     assert node is not None
     data, weight = (fact(entry) for entry in node.inputs)
+    made = fact(group.outputs[0])
     assert is_static(data.shape)
     assert is_static(weight.shape)
-    made = fact(group.outputs[0])
+    assert is_static(made.shape)
     lanes = weight.shape[2]
     suits = data.dtype == made.dtype == FLOAT32 and lanes == target.lanes(FLOAT32)
     if not suits or len(group.outputs) > 1 or not prod(data.shape):
         return lower_group(group, fact, target)
     plan = plan_product(prod(data.shape[:-1]), data.shape[-1], node.params.units, lanes, target)
-    return [_lowered(plan, group, fact)]
-
-
-def _lowered(plan: ProductPlan, group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> LoweredKernel:
-    node, shape = group.master, fact(group.outputs[0]).shape
-    assert node is not None
-    assert is_static(shape)
     b = KernelBuilder(kernel_name(group))
-    data = b.arg("data", FLOAT32, (plan.rows * plan.depth,))
-    weight = b.arg("weight", FLOAT32, (plan.weights,))
+    factors = b.arg("data", FLOAT32, (plan.rows * plan.depth,)), b.arg("weight", FLOAT32, (plan.weights,))
     epilogue = Epilogue(b, group, fact)
-    out = b.arg("out", FLOAT32, (plan.rows * plan.columns,))
-    finish = _finish(b, epilogue, epilogue.shape(shape)[:-1])
-    write_panel_product(b, plan, (data, weight, out), finish)
-    arguments = (*node.inputs, *epilogue.arguments, group.outputs[0])
-    return LoweredKernel(lower_vectors(b.finish()), arguments, plan.rows * plan.depth * plan.columns)
+    buffers = *factors, b.arg("out", FLOAT32, (plan.rows * plan.columns,))
+    write_panel_product(b, plan, buffers, _finish(b, epilogue, made.shape))
+    return [_lowered(b, group, epilogue, plan.rows * plan.depth * plan.columns)]
+
+
+def _lowered(b: KernelBuilder, group: FusedGroup, epilogue: Epilogue, work: Any) -> LoweredKernel:
+    assert group.master is not None
+    arguments = (*group.master.inputs, *epilogue.arguments, group.outputs[0])
+    return LoweredKernel(lower_vectors(b.finish()), arguments, work)
+
+
+def _finish(b: KernelBuilder, epilogue: Epilogue, shape: Sequence[Any]) -> Finish:
+    """What follows, by the number of a row."""
+    leading = epilogue.shape(shape)[:-1]
+
+    def finish(row: Expr) -> Callable[[Expr, Expr, Expr | None], Expr]:
+        at = leading_index(b, row, leading)
+        return lambda value, column, mask: epilogue.finished(value, [*at, column], mask)
+
+    return finish
 
 
 def batched_kernels(
@@ -134,20 +142,9 @@ def batched_kernels(
     block = BLOCK if is_open(depth) else min(depth, BLOCK)
     packing = Packing(panel_elements(dtype, target), target.facts.line_bytes // dtype.itemsize, turned)
     chunk, together = TURN_ROWS // size.rows, packing.elements // (block * size.width)
-    plan, rows = open_plan((made[-2], depth, made[-1]), size, block, chunk, together), epilogue.shape(made)[:-1]
-    Product(b, plan, matrices, _finish(b, epilogue, rows), prod(leading), packing=packing).write()
-    arguments = (*node.inputs, *epilogue.arguments, group.outputs[0])
-    return [LoweredKernel(lower_vectors(b.finish()), arguments, prod(made) * depth)]
-
-
-def _finish(b: KernelBuilder, epilogue: Epilogue, leading: Sequence[Any]) -> Finish:
-    """What follows, by the number of a row."""
-
-    def finish(row: Expr) -> Callable[[Expr, Expr, Expr | None], Expr]:
-        at = leading_index(b, row, leading)
-        return lambda value, column, mask: epilogue.finished(value, [*at, column], mask)
-
-    return finish
+    plan = open_plan((made[-2], depth, made[-1]), size, block, chunk, together)
+    Product(b, plan, matrices, _finish(b, epilogue, made), prod(leading), packing=packing).write()
+    return [_lowered(b, group, epilogue, prod(made) * depth)]
 
 
 def _leading_place(b: KernelBuilder, number: Expr, leading: Sequence[Any], own: Sequence[Any]) -> Any:
