@@ -8,7 +8,8 @@ from lower.accuracy import agrees, targets
 from oracles import oracle
 
 import weft
-from weft.compiler.open.programs import assembled, lowered_operator
+from weft.compiler.open.calls import lowered_operator
+from weft.compiler.open.programs import assembled
 from weft.core.op import Op
 from weft.core.schema import parse
 from weft.runtime.cpu.executor import CpuExecutor

@@ -86,9 +86,8 @@ def test_plans_cover_every_row_and_column(rows, depth, columns, lanes, cpu):
     plan, budget = plan_product(rows, depth, columns, lanes, target), registers(target)
     assert sum(size * count for size, count in plan.tiles) == rows
     covered = sum(size * count for size, count in plan.groups) * lanes
-    assert covered == columns // lanes * lanes
-    assert (plan.groups[-1] == (0, 1)) == (columns % lanes > 0)
+    assert covered == -(-columns // lanes) * lanes
     assert 1 <= plan.chunk <= sum(count for _, count in plan.tiles)
-    largest, side = plan.tiles[0][0], max(plan.groups[0][0], 1)
+    largest, side = plan.tiles[0][0], plan.groups[0][0]
     assert largest * side + side + 1 <= budget
     assert 1 <= plan.block <= depth

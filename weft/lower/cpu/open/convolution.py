@@ -184,7 +184,7 @@ class _OpenConvolution:
 
                 sums.fill(lambda i, v: masked_load(self.sums, (place(i, v),), started))
                 read = self._reader(part, row, left)
-                sums.add_products(depth, read, self.panels, at, size.width, unroll=1)
+                sums.add_products(depth, read, self.panels, at, size.width)
                 if part != size:
                     self._keep_tile(sums, place)
                     return
