@@ -22,7 +22,7 @@ from .copy import dense
 from .generic import run_generic, run_written
 from .kernels import kernel
 from .product import multiply
-from .reduce import MAX, SUM, reduced
+from .reduce import reduced
 from .thresholds import FROM
 
 LARGEST_WEIGHTS = 1 << 13  # elements of a matrix that resizes an axis
@@ -98,7 +98,7 @@ def _taps(pool: Pool) -> int:
 
 @_images("global_max_pool2d")
 def run_global_max(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    return reduced(MAX, arrays[0], (2, 3)).reshape(-1, 1, 1, 1)
+    return reduced("max", arrays[0], (2, 3)).reshape(-1, 1, 1, 1)
 
 
 @_images("global_avg_pool2d")
@@ -107,7 +107,7 @@ def run_global_mean(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
 
 
 def _means(x: Array) -> Array:
-    means: Array = reduced(SUM, x, (2, 3)) / prod(x.shape[2:])
+    means = reduced("mean", x, (2, 3))
     return means.astype(x.dtype, copy=False).reshape(-1, 1, 1, 1)
 
 
@@ -154,7 +154,7 @@ def _shares(extent: int, count: int) -> Array:
 
 def _is_finite(x: Array) -> bool:
     """Products multiply all by all, which infinity does not survive."""
-    return bool(np.isfinite(reduced(SUM, x, (0, 1, 2, 3))))
+    return bool(np.isfinite(reduced("sum", x, (0, 1, 2, 3))))
 
 
 def _between(x: Array, down: Array, across: Array, backward: bool) -> Array:

@@ -17,6 +17,7 @@ from ...te.expr import Expr
 from ...te.extents import Trace
 from ...te.tensor import Tensor
 from ...te.transform import legalise
+from ..chunks import in_chunks
 from ..group import LoweredKernel, Temporary
 from ..stages import stages
 from .open_stages import open_kernels
@@ -41,7 +42,7 @@ def lower_compute(name: str, compute: Callable[..., Any], inputs: Sequence[Spec]
     specs, sizes = _opened(trace, inputs)
     given = [te.placeholder(*spec, f"in{number}") for number, spec in enumerate(specs)]
     computed = compute(*given)
-    results = _distinct(computed if isinstance(computed, (tuple, list)) else (computed,), given)
+    results = in_chunks(given, _distinct(computed if isinstance(computed, (tuple, list)) else (computed,), given))
     order = stages(given, results)
     places: dict[Tensor, Hashable] = {tensor: number for number, tensor in enumerate([*given, *results])}
     kernels = open_kernels(name, order, places, target, trace)

@@ -17,7 +17,7 @@ from ...te.tensor import Tensor
 from ...te.visit import loads, postorder, substitute
 from ..group import LoweredKernel, Strides, Temporary, reached_tensors
 from .nest import Axis
-from .open.nest import Nest, nest_kernel
+from .open.nest import Nest, is_short, nest_kernel
 from .open.reuse import with_reuse
 
 
@@ -67,6 +67,14 @@ def _all_loads(tensor: Tensor, places: Mapping[Tensor, Hashable]) -> list[Load]:
     return direct + [load for source in nested for load in _all_loads(source, places)]
 
 
+def _are_short(order: Sequence[Tensor], places: Mapping[Tensor, Hashable]) -> bool:
+    """Whether rows are better reduced side by side."""
+    bodies = [tensor.body for tensor in order if tensor.body is not None]
+    computes = any(isinstance(node, Call) for node in postorder(bodies))
+    extents = [extents_of(reductions(tensor, places)) for tensor in order]
+    return any(is_short(prod(each), computes) for each in extents if each)
+
+
 def open_kernels(
     name: str, order: Sequence[Tensor], places: dict[Tensor, Hashable], target: CpuTarget, trace: Trace
 ) -> list[LoweredKernel]:
@@ -75,6 +83,8 @@ def open_kernels(
     for tensor in order:
         places.setdefault(tensor, Temporary(len(places), tensor.shape, tensor.dtype))
     rows = _common_rows(order, places)
+    if rows and _are_short(order[:-1], places):
+        rows = 0
     groups = [order] if rows else [[tensor] for tensor in order]
     return [nests_kernel(f"{name}_{group[-1].name}", group, rows, places, target, trace) for group in groups]
 

@@ -6,25 +6,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ....base.cpu_target import CpuTarget
-from ....te.expr import Const, Expr, Load, Var, as_expr, minimum
-from ....te.extents import Trace
-from ....te.loops import Buffer, For, Kernel, Let, Parallel, Seq, Stmt
+from ....te.expr import Expr, Load, Var, as_expr, minimum
+from ....te.extents import Trace, is_open, stays_open
+from ....te.jam import jam
+from ....te.loops import Buffer, For, If, Kernel, Let, Parallel, Seq, Stmt
 from ....te.simplify_loops import sequence, statements
 from ....te.transform import lower_vectors
-from ....te.visit import loads, substitute
+from ....te.visit import free_of, loads, postorder, substitute
 from ...access import accessed, step
 from ..nest import Axis, open_vector_loop
 from ..pointwise import vector_lanes
 from .hoist import hoist, hoisted
 from .joined import join_axes, join_loops
-from .sums import cascaded, in_lanes
+from .sums import calls, cascaded, in_lanes, widened
 
 BLOCK = 4096  # elements of one turn where there is only one axis
-SUMMED = 4  # vectors of one turn where each is a reduction
-SHORT = 16  # turns of a loop that is not worth lanes
+SUMMED = 8  # vectors side by side where each is a reduction
+SHORT, SHORT_CALLS = 16, 32  # turns of a loop that is not worth lanes, and of one that computes functions
 
 
 class Nest(NamedTuple):
@@ -45,17 +46,18 @@ def nest_kernel(
         now = {buffer: buffer for buffer in buffers}
         axes, body = join_axes(axes, join_loops(body, now), now, trace)
         buffers = list(now.values())
-        outer, body = _shared_axes(*_in_vectors(Nest(axes, body), lanes), lanes)
+        outer, body = _shared_axes(*_in_vectors(Nest(axes, body), lanes, trace), lanes)
     else:
         outer = _without_ones(Nest(nests[0].axes[:rows], Seq(()))).axes
-        body = sequence([_row(nest, nests[0].axes[:rows], rows, lanes) for nest in nests])
+        body = sequence([_row(nest, nests[0].axes[:rows], rows, lanes, trace) for nest in nests])
     return _finished(name, buffers, outer, body, trace)
 
 
 def _lanes(body: Stmt, target: CpuTarget) -> int:
-    """As many as what is read allows; a sum may be of a wider dtype."""
-    reads = [load for load in loads(body) if accessed(load).scope == "arg"]
-    if not reads or not any(isinstance(s, For) for s in statements(body)):
+    """As many as what is read in each turn of a sum allows, which may be of a wider dtype."""
+    turning = [s.var for s in statements(body) if isinstance(s, For)]
+    reads = [load for load in loads(body) if accessed(load).scope == "arg" and not free_of(load, turning)]
+    if not reads:
         return vector_lanes(body, target)
     return min(target.lanes(load.dtype) for load in reads)
 
@@ -66,14 +68,14 @@ def _without_ones(nest: Nest) -> Nest:
     return Nest(axes, substitute(nest.body, ones) if ones else nest.body)
 
 
-def _row(nest: Nest, shared: Sequence[Axis], rows: int, lanes: int) -> Stmt:
+def _row(nest: Nest, shared: Sequence[Axis], rows: int, lanes: int, trace: Trace) -> Stmt:
     """What a nest does in one row: the axes that are its own as serial loops."""
     known: dict[Var, Expr] = {
         own.var: as_expr(0) if type(row.extent) is int and row.extent == 1 else row.var
         for own, row in zip(nest.axes[:rows], shared)
     }
     own = _without_ones(Nest(nest.axes[rows:], substitute(nest.body, known)))
-    vector, axes, body = _in_vectors(own, lanes)
+    vector, axes, body = _in_vectors(own, lanes, trace)
     if vector is not None:
         body = vector_loop(vector.var, as_expr(0), as_expr(vector.extent), lanes, body)
     for axis in reversed(axes):
@@ -81,17 +83,17 @@ def _row(nest: Nest, shared: Sequence[Axis], rows: int, lanes: int) -> Stmt:
     return body
 
 
-def _in_vectors(nest: Nest, lanes: int) -> tuple[Axis | None, list[Axis], Stmt]:
+def _in_vectors(nest: Nest, lanes: int, trace: Trace) -> tuple[Axis | None, list[Axis], Stmt]:
     """The axis whose elements lie in lanes, the others, and the body; no axis where the body has
     its lanes itself."""
-    axes, body = nest
-    vector = _vector_axis(axes, body) if lanes > 1 else None
+    axes, (body, totals) = nest.axes, widened(nest.body)
+    vector = _vector_axis(axes, body, trace) if lanes > 1 else None
     if vector is not None and vector not in axes:
-        return None, list(axes), hoisted(in_lanes(body, vector.var, lanes))
-    return vector, [axis for axis in axes if axis is not vector], cascaded(body)
+        return None, list(axes), hoisted(in_lanes(body, vector.var, lanes, totals))
+    return vector, [axis for axis in axes if axis is not vector], cascaded(body, totals)
 
 
-def _vector_axis(axes: Sequence[Axis], body: Stmt) -> Axis | None:
+def _vector_axis(axes: Sequence[Axis], body: Stmt, trace: Trace) -> Axis | None:
     """The innermost axis of the output where neighbours in it are neighbours in memory, else the
     innermost that is reduced, if it is one, else the innermost there is."""
     reads = [load for load in loads(body) if accessed(load).scope == "arg"]
@@ -99,15 +101,24 @@ def _vector_axis(axes: Sequence[Axis], body: Stmt) -> Axis | None:
     if axes and _is_dense(reads, axes[-1].var):
         return axes[-1]
     one_nest = all(outer.body is inner for outer, inner in pairwise(reduced))
-    if reduced and one_nest and not _is_short(reduced[-1]):
+    if reduced and one_nest and not (axes and _is_short(reduced[-1].extent, body, trace)):
         inner = Axis(reduced[-1].var, reduced[-1].extent)
         if _is_dense(reads, inner.var):
             return inner
     return axes[-1] if axes else None
 
 
-def _is_short(loop: For) -> bool:
-    return isinstance(loop.extent, Const) and int(loop.extent.value) < SHORT
+def _is_short(extent: Expr, body: Stmt, trace: Trace) -> bool:
+    """Whether a loop has but a few turns, as far as that is known or may be asked."""
+    if any(isinstance(node, Var) and node not in trace.arguments for node in postorder((extent,))):
+        return False
+    return is_short(trace.extent_of(extent), calls(body))
+
+
+def is_short(size: Any, computes: bool) -> bool:
+    """Whether so many turns, which compute functions or do not, are not worth lanes; not asked where code is to serve
+    all sizes."""
+    return not stays_open(size) and bool(size < (SHORT_CALLS if computes else SHORT))
 
 
 def _is_dense(reads: Sequence[Load], var: Var) -> bool:
@@ -120,13 +131,30 @@ def _shared_axes(vector: Axis | None, outer: list[Axis], body: Stmt, lanes: int)
     if vector is None:
         return outer, body
     extent = as_expr(vector.extent)
+    lanes = lanes if is_open(vector.extent) else max(min(lanes, vector.extent), 1)
+    reduces = any(isinstance(s, For) for s in statements(body))
+    walk = _side_by_side if reduces and not calls(body) else vector_loop
+    body = hoisted(body) if calls(body) else body
+    block = SUMMED * lanes if reduces else BLOCK
     if outer:
-        return outer, vector_loop(vector.var, as_expr(0), extent, lanes, body)
-    block = SUMMED * lanes if any(isinstance(s, For) for s in statements(body)) else BLOCK
+        return outer, walk(vector.var, as_expr(0), extent, lanes, body)
     number, first = Var("block"), Var("first")
     end = minimum(first + block, extent)
-    inner = Let(first, number * block, vector_loop(vector.var, first, end, lanes, body))
+    inner = Let(first, number * block, walk(vector.var, first, end, lanes, body))
     return [Axis(number, (vector.extent + (block - 1)) // block)], inner
+
+
+def _side_by_side(var: Var, start: Expr, end: Expr, lanes: int, body: Stmt) -> Stmt:
+    """The same of a body that reduces: vectors in groups, which read each row one after the other; then those left."""
+    body, around = hoist(body, (var,))
+    group, turn, lane, full, last, rest, late = map(Var, ("group", "turn", "lane", "full", "last", "rest", "lane"))
+    size = SUMMED * lanes
+    own = For(turn, as_expr(SUMMED), substitute(body, {var: start + group * size + turn * lanes + lane}), "unroll")
+    main = For(group, full, For(lane, as_expr(lanes), jam(own), "vector"))
+    at = last + rest * lanes + late
+    tail = For(late, as_expr(lanes), If(at < end, substitute(hoisted(body), {var: at})), "vector")
+    both = Seq((main, For(rest, (end - last + (lanes - 1)) // lanes, tail)))
+    return around(Let(full, (end - start) // size, Let(last, start + full * size, both)))
 
 
 def vector_loop(var: Var, start: Expr, end: Expr, lanes: int, body: Stmt) -> Stmt:
