@@ -48,17 +48,12 @@ _programs: dict[Any, list[CpuExecutor]] = {}
 
 def run_generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of an operator."""
-    return call_of(op, params, arrays).run(arrays)
-
-
-def call_of(op: Op, params: Any, arrays: Sequence[Array]) -> Call:
-    """What runs an operator on arrays of these shapes and dtypes."""
 
     def make() -> Call:
         compute = partial(op.call_with, Op.compute[op], params)
-        return _computed(op_key(op, params), op.name, compute, arrays)
+        return computed_call(op_key(op, params), op.name, compute, facts_of(arrays))
 
-    return _known((op, params), arrays, make)
+    return _known((op, params), arrays, make).run(arrays)
 
 
 def run_template(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
@@ -69,7 +64,7 @@ def run_template(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
 def run_computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> list[Array]:
     """What a computation on te tensors gives for arrays; the key tells it from others, in other
     processes, too, if it is of texts and numbers."""
-    return _known(key, arrays, lambda: _computed(key, name, compute, arrays)).run(arrays)
+    return _known(key, arrays, lambda: computed_call(key, name, compute, facts_of(arrays))).run(arrays)
 
 
 def run_written(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
@@ -82,8 +77,8 @@ def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], Call]) -> 
     return _calls.find((key, *facts_of(arrays)), make)
 
 
-def _computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> Call:
-    inputs = facts_of(arrays)
+def computed_call(key: Hashable, name: str, compute: Callable[..., Any], inputs: Sequence[Spec]) -> Call:
+    """What runs a computation on te tensors for arrays of these shapes and dtypes."""
     return _made(("computed", key), name, inputs, partial(lower_compute, name, compute, inputs, host()))
 
 

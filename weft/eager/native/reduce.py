@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ... import te
-from ...base.dtype import BOOL, FLOAT32, FLOAT64, INT64
+from ...base.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64
 from ...base.kept import Kept
 from ...base.quiet import quietly
 from ...core.op import Op
@@ -20,8 +21,9 @@ from ...ops.reduce.reductions import AxesAttrs, ReduceAttrs, over, reduced_axes,
 from ...ops.shape.expand import collapse_axes, repeated_axes
 from .calls import Array, Declined, floats, native
 from .copy import dense
-from .generic import Call, call_of, run_computed, run_generic
-from .strides import joined, memory_order
+from .generic import Call, computed_call, run_generic
+from .pointwise import op_key
+from .strides import Axis, is_dense_inside, joined, memory_order, steps_of
 from .thresholds import FROM
 
 KEPT = 4096  # plans
@@ -36,56 +38,88 @@ COMBINE: dict[str, Callable[..., Any]] = {
 }
 
 
-OPS = {name: Op.get(name) for name in COMBINE}
-ALL = ReduceAttrs()
+class _Body(NamedTuple):
+    """What is computed of a tensor and the axes along which it is reduced, and what tells it from others in all
+    processes."""
+
+    name: str
+    key: Callable[[], Hashable]
+    compute: Callable[[tuple[int, ...], te.Tensor], Any]
+
+
+def _operator(op: Op, params: Any) -> _Body:
+    """The operator's own body, on other axes."""
+
+    def along(axes: tuple[int, ...]) -> Any:
+        return replace(params, axis=axes, keepdims=False, exclude=False, scalar=False)
+
+    return _Body(op.name, lambda: op_key(op, along(())), lambda axes, x: op.call_with(Op.compute[op], along(axes), x))
+
+
+BODIES = {name: _operator(Op.get(name), ReduceAttrs()) for name in COMBINE}
 
 
 class _Plan(NamedTuple):
-    """A call on an array of a certain shape and strides: the order of its axes in memory, what runs it, and how the
-    axes that are left come into order."""
+    """A call on an array of a certain shape and strides: the order of its axes in memory, whether it is copied in that
+    order, what runs it, and how the axes that are left come into order."""
 
     order: tuple[int, ...] | None
+    copied: bool
     call: Call
     back: tuple[int, ...] | None
     shape: tuple[int, ...]
 
     def run(self, x: Array) -> list[Array]:
-        made = self.call.run([x if self.order is None else x.transpose(self.order)])
+        if self.copied:
+            x = dense(x if self.order is None else x.transpose(self.order))
+        made = self.call.run([x, x])
         return made if self.back is None else [each.transpose(self.back).reshape(self.shape) for each in made]
 
 
 _plans: Kept[_Plan] = Kept(KEPT)
 
 
-def _run(op: Op, params: Any, key: Hashable, x: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> list[Array]:
-    """What an operator reduces x to, which is not empty; in a shape. The key is for what else its params say."""
-    whole = (op.name, key, x.dtype, x.shape, x.strides, axes, shape)
-    plan = _plans.get(whole)
+def _run(body: _Body, attribute: Any, x: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> list[Array]:
+    """What x, which is not empty, is reduced to along axes, in a shape. Bodies of one name differ by an attribute."""
+    key = (body.name, attribute, x.dtype, x.shape, x.strides, axes, shape)
+    plan = _plans.get(key)
     if plan is None:
-        plan = _plans.find(whole, lambda: _planned(op, params, x, axes, shape))
+        plan = _plans.find(key, lambda: _planned(body, x, axes, shape))
     return plan.run(x)
 
 
-def _planned(op: Op, params: Any, x: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> _Plan:
+def _planned(body: _Body, x: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> _Plan:
     order = memory_order(x)
-    extents, along = joined_axes([x.shape[axis] for axis in order], [order.index(axis) for axis in axes])
-    plain = replace(params, axis=along, keepdims=False, exclude=False, scalar=False)
-    call = call_of(op, plain, [dense(x.transpose(order)).reshape(extents)])
+    turned, reduced_places = x.transpose(order), [order.index(axis) for axis in axes]
+    walked = joined(turned.shape, [steps_of(turned)], reduced_places)
+    copied = not is_dense_inside(turned) or not _is_nested(walked)
+    if copied:
+        walked = joined(turned.shape, [_dense_steps(turned.shape)], reduced_places)
+    if not any([axis.reduced for axis in walked]):
+        walked.insert(0, Axis(1, (x.size,), True))
+    along = tuple([number for number, axis in enumerate(walked) if axis.reduced])
+    extents = tuple([axis.extent for axis in walked])
+    rows = (extents[0], *[a.steps[0] // b.steps[0] for a, b in pairwise(walked)])  # as they lie apart in memory
+
+    def within(memory: te.Tensor, like: te.Tensor) -> Any:
+        return body.compute(along, te.compute(like.shape, lambda *i: memory[i]))
+
+    call = computed_call((body.key(), along), body.name, within, [(rows, x.dtype), (extents, x.dtype)])
     kept = [axis for axis in order if axis not in axes]
     back = None if kept == sorted(kept) else tuple([int(place) for place in np.argsort(kept)])
     made = shape if back is None else tuple([x.shape[axis] for axis in kept])
-    call = call._replace(outputs=[(made, dtype) for _, dtype in call.outputs])
-    return _Plan(None if order == tuple(range(x.ndim)) else order, call, back, shape)
+    call = call._replace(outputs=[(made, dtype) for _, dtype in call.outputs], read=frozenset())
+    return _Plan(None if order == tuple(range(x.ndim)) else order, copied, call, back, shape)
 
 
-def joined_axes(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The extents of a dense array when neighbours that are reduced, or kept, are joined; and which of them are
-    reduced, at least one."""
-    dense_steps = [prod(shape[place + 1 :]) for place in range(len(shape))]
-    walked = joined(shape, [dense_steps], axes)
-    along = tuple([number for number, axis in enumerate(walked) if axis.reduced])
-    extents = tuple([axis.extent for axis in walked])
-    return (extents, along) if along else ((1, *extents), (0,))
+def _is_nested(walked: Sequence[Axis]) -> bool:
+    """Whether elements lie as in some of the rows and columns of a dense array."""
+    steps = [axis.steps[0] for axis in walked]
+    return steps[-1:] == [1] and all([outer >= inner and outer % inner == 0 for outer, inner in pairwise(steps)])
+
+
+def _dense_steps(shape: Sequence[int]) -> list[int]:
+    return [prod(shape[place + 1 :]) for place in range(len(shape))]
 
 
 def reduced(name: str, x: Array, axes: tuple[int, ...], shape: tuple[int, ...] | None = None) -> Array:
@@ -95,7 +129,7 @@ def reduced(name: str, x: Array, axes: tuple[int, ...], shape: tuple[int, ...] |
         return reduced(OF_BOOLS.get(name, name), x.view(np.uint8), axes, shape).view(BOOL)
     if 0 in x.strides and name in REPEATED and _again(x):
         return _of_repeated(name, x, axes).reshape(shape)
-    return _run(OPS[name], ALL, None, x, axes, shape)[0]
+    return _run(BODIES[name], None, x, axes, shape)[0]
 
 
 def _again(x: Array) -> list[int]:
@@ -120,15 +154,22 @@ def integer_sum(x: Array, axes: tuple[int, ...]) -> Array:
     """The sum of integers or bools along axes in int64, without those."""
     if x.size < FROM.reductions:
         return np.asarray(x.sum(axes, dtype=INT64))
-    extents, along = joined_axes(x.shape, axes)
-    key = ("integer sum", along)
-    (total,) = run_computed(key, "integer_sum", lambda t: _wide_sum(t, along), [dense(x).reshape(extents)])
-    return total.reshape(shape_after(x.shape, axes, False, True))
+    x = x.view(np.uint8) if x.dtype == BOOL else x
+    return _run(INTEGER_SUM, None, x, axes, shape_after(x.shape, axes, False, True))[0]
 
 
-def _wide_sum(x: te.Tensor, axes: tuple[int, ...]) -> te.Tensor:
+def _wide_sum(axes: tuple[int, ...], x: te.Tensor) -> te.Tensor:
+    """Narrow integers are added up as int32 for a few terms."""
     ks, place = over(x, axes)
-    return te.compute(shape_after(x.shape, axes, False, True), lambda *i: te.sum(te.cast(x[place(i)], INT64), ks))
+    least = INT32 if x.dtype.itemsize <= 2 else x.dtype
+
+    def total(*i: te.Expr) -> te.Expr:
+        return te.sum(te.cast(te.cast(x[place(i)], least), INT64), ks)
+
+    return te.compute(shape_after(x.shape, axes, False, True), total)
+
+
+INTEGER_SUM = _Body("integer_sum", lambda: "integer sum", _wide_sum)
 
 
 # Operators
@@ -210,10 +251,18 @@ def _repeated(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[int, ...]
     return tuple(collapse_axes(whole, shape))
 
 
+def _joined_axes(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The extents of a dense array when neighbours that are reduced, or kept, are joined; and which of them are
+    reduced."""
+    walked = joined(shape, [_dense_steps(shape)], axes)
+    along = [number for number, axis in enumerate(walked) if axis.reduced]
+    return tuple([axis.extent for axis in walked]), tuple(along)
+
+
 @native("_variance", "_norm", "logsumexp", from_=FROM.totals, takes=floats, fitting=False)
 def run_total(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     (x,) = arrays
-    return _run(op, params, getattr(params, "correction", None), x, *_result_of(params, x))
+    return _run(_operator(op, params), getattr(params, "correction", None), x, *_result_of(params, x))
 
 
 def _joined_data(x: Array, axes: tuple[int, ...]) -> tuple[Array, tuple[int, ...]]:
@@ -221,7 +270,7 @@ def _joined_data(x: Array, axes: tuple[int, ...]) -> tuple[Array, tuple[int, ...
     _check(x)
     if not x.flags.c_contiguous:
         raise Declined("not contiguous")
-    extents, along = joined_axes(x.shape, axes)
+    extents, along = _joined_axes(x.shape, axes)
     return x.reshape(extents), along
 
 

@@ -4,11 +4,11 @@ long sums of others are in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ....base.dtype import FLOAT32, FLOAT64
+from ....base.dtype import FLOAT32, FLOAT64, INT32
 from ....te.expr import Binary, Call, Cast, Const, Expr, Load, Var, as_expr, cast, const
 from ....te.loops import Alloc, Buffer, For, If, Let, Seq, Stmt, Store, buffer
 from ....te.simplify_loops import sequence, statements
@@ -19,6 +19,7 @@ from ..partial import with_accumulator
 PART = 64  # summands that are added up before they join the sum
 ABREAST = 8  # turns whose values are combined before they join: joining takes time
 CALLED = 4  # the same where each takes a function
+SCALARS = 4  # lanes whose shares are combined one by one
 FEW = 16  # summands that are added up in their own dtype
 JOINED = frozenset(("add", "mul", "max", "min"))
 
@@ -90,14 +91,15 @@ def _shared(node: Alloc, var: Var, lanes: int, totals: Totals) -> Stmt:
     assert isinstance(start, Store)
     own = buffer(f"{acc.name}_own", acc.dtype, (), scope="register")
     shares = buffer(f"{acc.name}_shares", acc.dtype, (lanes,), scope="scratch")
-    lane = Var("lane")
+    lane, op = Var("lane"), _operation(loop, acc)
     if acc in totals:
         totals.add(own)
     by_lane = cascaded(with_accumulator(rewrite(loop, lambda n: _strided(n, var, lane, lanes)), acc, own), totals)
     share = sequence([Store(own, (), start.value), by_lane, Store(shares, (lane,), own[()])])
     parts: list[Stmt] = [
         For(lane, as_expr(lanes), Alloc(own, share), "vector"),
-        Store(acc, (), _tree(loop, acc, [acc[()], *(shares[each] for each in range(lanes))])),
+        *_halved(shares, lanes, op),
+        Store(acc, (), _combined(op, [acc[()], *(shares[each] for each in range(min(lanes, SCALARS)))])),
     ]
     return Alloc(acc, Alloc(shares, sequence([*steps[:place], *parts, *steps[place + 1 :]])))
 
@@ -112,12 +114,20 @@ def _strided(node: Any, var: Var, lane: Var, lanes: int) -> Any:
     return Seq((main, If(last < node.extent, substitute(node.body, {var: last}))))
 
 
-def _tree(loop: Stmt, acc: Buffer, items: list[Expr]) -> Expr:
-    """All items combined as the loop combines, neighbours first."""
-    store = next(n for n in statements(loop) if isinstance(n, Store) and n.buffer is acc)
-    update = store.value
+def _operation(loop: Stmt, acc: Buffer) -> str:
+    """How the loop combines."""
+    update = next(n for n in statements(loop) if isinstance(n, Store) and n.buffer is acc).value
     assert isinstance(update, Binary)
-    return _combined(update.op, items)
+    return update.op
+
+
+def _halved(shares: Buffer, lanes: int, op: str) -> Iterator[Stmt]:
+    """The shares of all lanes combined, half of them with the others, until few are left."""
+    while lanes > SCALARS:
+        lanes, lane = lanes // 2, Var("lane")
+        yield For(
+            lane, as_expr(lanes), Store(shares, (lane,), Binary(op, shares[lane], shares[lane + lanes])), "vector"
+        )
 
 
 def _combined(op: str, items: list[Expr]) -> Expr:
@@ -152,13 +162,18 @@ def _abreast(loop: For, totals: Totals) -> Stmt:
     assert isinstance(update, Binary)
     turn, rest, count = Var(loop.var.name), Var(loop.var.name), loop.extent // most
     value, total = update.b, store.buffer.dtype
-    if store.buffer in totals and update.op == "add":
-        assert isinstance(value, Cast)
+    if isinstance(value, Cast) and update.op == "add" and (store.buffer in totals or _is_small(value.a)):
         value = value.a
     each = [substitute(value, {loop.var: turn * most + n}) for n in range(most)]
     joined = Store(store.buffer, (), Binary(update.op, update.a, cast(_combined(update.op, each), total)))
     after = substitute(store, {loop.var: count * most + rest})
     return Seq((For(turn, count, joined), For(rest, loop.extent % most, after)))
+
+
+def _is_small(value: Expr) -> bool:
+    """Whether a few such values have a sum of the same dtype."""
+    narrow = isinstance(value, Cast) and value.a.dtype.kind in "iu" and value.a.dtype.itemsize <= 2
+    return narrow and value.dtype == INT32
 
 
 def _joins(store: Stmt, ops: Container[str]) -> bool:
