@@ -48,7 +48,8 @@ def _is_narrow(node: Any) -> bool:
         return False
     loops = [s for s in statements(node) if isinstance(s, For)]
     own = [s for s in loops if isinstance(s.body, Store) and s.body.buffer is node.buffer]
-    return bool(own) and all(_is_long(loop, FEW) and _joins(loop.body, ("add", "mul")) for loop in own)
+    joins = bool(own) and all(_joins(loop.body, ("add", "mul")) for loop in own)
+    return joins and any(_is_long(loop, FEW) for loop in loops)
 
 
 def _with_total(node: Alloc, totals: Totals) -> Stmt:
@@ -61,8 +62,8 @@ def _with_total(node: Alloc, totals: Totals) -> Stmt:
         if not isinstance(part, Store) or part.buffer is not node.buffer:
             return part
         value = part.value
-        if isinstance(value, Binary) and isinstance(value.a, Cast) and isinstance(value.a.a, Load):
-            return Store(total, (), Binary(value.op, value.a.a, cast(value.b, FLOAT64)))
+        if isinstance(value, Binary) and any(load.source is total for load in loads(value.a)):
+            return Store(total, (), Binary(value.op, total[()], cast(value.b, FLOAT64)))
         return Store(total, (), cast(value, FLOAT64))
 
     return Alloc(total, rewrite(node.body, rule))
