@@ -19,6 +19,7 @@ from ..ops.shape.views import reindexed
 from ..te.extents import is_open
 from ..te.loops import Buffer, Kernel, buffer
 from ..te.tensor import Tensor
+from .chunks import in_chunks
 from .joined_axes import with_joined_axes
 from .stages import stages
 
@@ -70,13 +71,12 @@ def lower_stages(
     tensors = tensors_of(group, fact)
     if not strides:
         tensors = joined_tensors(group, tensors)
-    places: dict[Tensor, Hashable] = {tensors[e]: e for e in group.inputs}
-    outputs = []
+    inputs, outputs = [tensors[entry] for entry in group.inputs], list[Tensor]()
     for entry in group.outputs:
-        tensor = own_tensor(tensors[entry], places)
-        places[tensor] = entry
-        outputs.append(tensor)
-    order = stages([tensors[entry] for entry in group.inputs], outputs)
+        outputs.append(own_tensor(tensors[entry], (*inputs, *outputs)))
+    outputs = in_chunks(inputs, outputs)
+    places: dict[Tensor, Hashable] = dict(zip((*inputs, *outputs), (*group.inputs, *group.outputs)))
+    order = stages(inputs, outputs)
     for tensor in order:
         if tensor not in places:
             places[tensor] = Temporary(len(places), tensor.shape, tensor.dtype)
@@ -102,9 +102,9 @@ def kernel_name(group: FusedGroup) -> str:
     return ("fuse_" + "_".join(names))[:MAX_SYMBOL]
 
 
-def own_tensor(tensor: Tensor, places: Container[Tensor]) -> Tensor:
+def own_tensor(tensor: Tensor, taken: Container[Tensor]) -> Tensor:
     """A tensor that may be written: a copy where it is an input or another output."""
-    if tensor.body is not None and tensor not in places:
+    if tensor.body is not None and tensor not in taken:
         return tensor
     return te.compute(tensor.shape, lambda *i: tensor[i], name=tensor.name)
 

@@ -14,6 +14,7 @@ from ...core.infer import infer_node
 from ...core.ir import Fact, Node, NodeEntry
 from ...core.op import Op
 from ...core.schema import Params
+from ...lower.chunks import in_chunks
 from ...lower.cpu.open_stages import open_kernels
 from ...lower.group import LoweredKernel, Spec, Temporary, own_tensor
 from ...lower.stages import stages
@@ -53,13 +54,14 @@ def lower_compute(name: str, compute: Callable[..., Any], inputs: Sequence[Spec]
     sizes, named = _opened(inputs)
     facts: Any = map(sizes.fact, named)
     given = [te.placeholder(fact.shape, fact.dtype, f"in{number}") for number, fact in enumerate(facts)]
-    places: dict[Tensor, Hashable] = {tensor: tensor for tensor in given}
     computed = compute(*given)
+    results = list[Tensor]()
     for tensor in computed if isinstance(computed, (tuple, list)) else (computed,):
-        own = own_tensor(tensor, places)
-        places[own] = own
-    ends = list(places)
-    kernels = open_kernels(name, stages(given, ends[len(given) :]), places, target, sizes.trace)
+        results.append(own_tensor(tensor, (*given, *results)))
+    results = in_chunks(given, results)
+    ends = [*given, *results]
+    places: dict[Tensor, Hashable] = {tensor: tensor for tensor in ends}
+    kernels = open_kernels(name, stages(given, results), places, target, sizes.trace)
     return _call(sizes.trace, named, [(tensor.shape, tensor.dtype) for tensor in ends], ends, kernels)
 
 

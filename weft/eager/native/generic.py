@@ -26,7 +26,7 @@ Spec = tuple[tuple[int, ...], np.dtype[Any]]
 KEPT = 4096  # calls whose sizes are known
 
 
-class _Call(NamedTuple):
+class Call(NamedTuple):
     """What runs calls on arrays of certain shapes, what it makes, and which of the arrays it reads."""
 
     executor: CpuExecutor
@@ -42,17 +42,17 @@ class _Call(NamedTuple):
         return made
 
 
-_calls: Kept[_Call] = Kept(KEPT)
+_calls: Kept[Call] = Kept(KEPT)
 _programs: dict[Any, list[CpuExecutor]] = {}
 
 
 def run_generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of an operator."""
 
-    def make() -> _Call:
+    def make() -> Call:
         inferred(op, params, facts_of(arrays))
         compute = partial(op.call_with, Op.compute[op], params)
-        return _computed(op_key(op, params), op.name, compute, arrays)
+        return computed_call(op_key(op, params), op.name, compute, facts_of(arrays))
 
     return _known((op, params), arrays, make).run(arrays)
 
@@ -65,20 +65,20 @@ def run_template(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
 def run_computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> list[Array]:
     """What a computation on te tensors gives for arrays; the key tells it from others, in other
     processes, too, if it is of texts and numbers."""
-    return _known(key, arrays, lambda: _computed(key, name, compute, arrays)).run(arrays)
+    return _known(key, arrays, lambda: computed_call(key, name, compute, facts_of(arrays))).run(arrays)
 
 
-def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], _Call]) -> _Call:
+def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], Call]) -> Call:
     """The call of a key on arrays of these shapes and dtypes."""
     return _calls.find((key, *facts_of(arrays)), make)
 
 
-def _computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> _Call:
-    inputs = facts_of(arrays)
+def computed_call(key: Hashable, name: str, compute: Callable[..., Any], inputs: Sequence[Spec]) -> Call:
+    """What runs a computation on te tensors for arrays of these shapes and dtypes."""
     return _made(("computed", key), name, inputs, partial(lower_compute, name, compute, inputs, host()))
 
 
-def _lowered(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
+def _lowered(op: Op, params: Any, arrays: Sequence[Array]) -> Call:
     inputs = facts_of(arrays)
     outputs = [(fact.shape, fact.dtype) for fact in inferred(op, params, inputs)]
     call = _made(
@@ -89,7 +89,7 @@ def _lowered(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
     return call
 
 
-def _made(key: Hashable, name: str, specs: Sequence[Spec], lower: Callable[[], LoweredCall]) -> _Call:
+def _made(key: Hashable, name: str, specs: Sequence[Spec], lower: Callable[[], LoweredCall]) -> Call:
     """A call by a program that serves these sizes; it is looked for on disk and made if none is
     there yet."""
     sizes = tuple([n for shape, _ in specs for n in shape if n != 1])
@@ -106,12 +106,12 @@ def _made(key: Hashable, name: str, specs: Sequence[Spec], lower: Callable[[], L
     return call
 
 
-def _served(kind: Hashable, sizes: tuple[int, ...]) -> _Call | None:
+def _served(kind: Hashable, sizes: tuple[int, ...]) -> Call | None:
     """The call by a program that is loaded and serves these sizes, if one does."""
     for program in _programs.get(kind, ()):
         bound = program.bound(sizes)
         if bound is not None:
             outputs = [(spec.extents, spec.dtype) for spec in bound.program.outputs]
             slots = {ref.slot for step in bound.program.plan.steps for ref in step.buffers}
-            return _Call(bound, outputs, frozenset(slots))
+            return Call(bound, outputs, frozenset(slots))
     return None

@@ -18,7 +18,7 @@ from ...ops.vision.image import Axis, axes_of, sources_of, unscaled
 from .calls import Array, Declined, Run, floats, native, numbers
 from .generic import run_generic, run_template
 from .product import multiply
-from .reduce import MAX, SUM, reduced
+from .reduce import reduced
 
 LARGEST_WEIGHTS = 1 << 13  # elements of a matrix that resizes an axis
 
@@ -64,7 +64,7 @@ def run_gradient(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
 
 @_images("global_max_pool2d")
 def run_global_max(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    return reduced(MAX, arrays[0], (2, 3)).reshape(-1, 1, 1, 1)
+    return reduced("max", arrays[0], (2, 3)).reshape(-1, 1, 1, 1)
 
 
 @_images("global_avg_pool2d")
@@ -73,7 +73,7 @@ def run_global_mean(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
 
 
 def _means(x: Array) -> Array:
-    means: Array = reduced(SUM, x, (2, 3)) / prod(x.shape[2:])
+    means = reduced("mean", x, (2, 3))
     return means.astype(x.dtype, copy=False).reshape(-1, 1, 1, 1)
 
 
@@ -102,7 +102,7 @@ def _shares(extent: int, count: int) -> Array:
 
 def _is_finite(x: Array) -> bool:
     """Products multiply all by all, which infinity does not survive."""
-    return bool(np.isfinite(reduced(SUM, x, (0, 1, 2, 3))))
+    return bool(np.isfinite(reduced("sum", x, (0, 1, 2, 3))))
 
 
 def _between(x: Array, left: Array, right: Array) -> Array:
