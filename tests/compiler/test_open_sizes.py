@@ -171,3 +171,14 @@ def test_parts_of_larger_values_have_gaps():
         image = rng.standard_normal((batch, 1, height, 6)).astype("float32")
         whole = np.repeat(image.repeat(2, 2).repeat(2, 3), 4, 1)
         np.testing.assert_allclose(model.run({"x": image})[0], np.concatenate([whole, np.maximum(whole, 0)], 1))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
+def test_the_dtype_that_a_user_gives(dtype):
+    model = weft.compile(weft.symbol.Variable("x") * 3, shape={"x": ("n", 3)}, dtype={"x": dtype})
+    rng = np.random.default_rng(1)
+    for batch in (4, 7):
+        x = (rng.random((batch, 3)) * 50).astype(dtype)
+        (made,) = model(x)
+        assert made.dtype == x.dtype
+        np.testing.assert_array_equal(made, x * x.dtype.type(3))

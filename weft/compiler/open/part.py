@@ -64,7 +64,9 @@ class OpenPrograms:
         self._names: list[str] = []
         self._shapes: dict[str, tuple[Dim, ...]] = {}
         variables = [graph.indexed.nodes[number] for number in graph.indexed.variables]
-        shapes = {node.name: graph.fact(NodeEntry(node)).shape for node in variables}
+        facts = {node.name: graph.fact(NodeEntry(node)) for node in variables}
+        shapes = {name: fact.shape for name, fact in facts.items()}
+        self._dtypes = {name: fact.dtype for name, fact in facts.items() if fact.dtype is not None}
         if any(shapes[name] is None for name in inputs) or written_variables(graph):
             return
         self._shapes = {name: _named(name, shapes[name]) for name in inputs}
@@ -136,7 +138,7 @@ class OpenPrograms:
         """The graph with numbers for some of the names."""
         shapes = {name: tuple(substitute(dim, bound) for dim in dims) for name, dims in self._shapes.items()}
         symbol = bound_symbol(self._graph.symbol, bound) if bound else self._graph.symbol
-        return typed_graph(symbol, self._source.params, shapes, {})
+        return typed_graph(symbol, self._source.params, shapes, self._dtypes)
 
     def _compiled(self, values: Mapping[str, int], loaded: Loaded) -> Executor | None:
         while len(self._bound) < len(self._names):
