@@ -12,7 +12,7 @@ from .eager.tensor.size import Size as _Size
 from .eager.tensor.types import dtype as _dtype
 from .eager.tensor.types import layout as _layout
 
-from . import symbol as symbol, graph as graph, name as name, attribute as attribute, contrib as contrib, _symbol_internal as _symbol_internal, compiler as compiler, frontend as frontend, runtime as runtime, testing as testing, top as top, te as te, ops as ops, autograd as autograd, nn as nn, func as func, optim as optim, utils as utils, distributions as distributions, amp as amp, cuda as cuda, backends as backends, accelerator as accelerator, mps as mps, mtia as mtia, xpu as xpu, version as version, profiler as profiler, hub as hub, special as special, linalg as linalg, fft as fft, signal as signal, serialization as serialization, random as random, futures as futures, loggers as loggers, cpp as cpp, _C as _C, _utils as _utils
+from . import symbol as symbol, graph as graph, name as name, attribute as attribute, contrib as contrib, _symbol_internal as _symbol_internal, compiler as compiler, frontend as frontend, runtime as runtime, testing as testing, top as top, te as te, ops as ops, autograd as autograd, nn as nn, func as func, jit as jit, optim as optim, utils as utils, distributions as distributions, amp as amp, cuda as cuda, backends as backends, accelerator as accelerator, mps as mps, mtia as mtia, xpu as xpu, version as version, profiler as profiler, hub as hub, special as special, linalg as linalg, fft as fft, signal as signal, serialization as serialization, random as random, futures as futures, loggers as loggers, cpp as cpp, _C as _C, _utils as _utils
 from . import symbol as sym
 from .base import config as config
 from .base import ndarray as nd
@@ -28,6 +28,39 @@ from .compiler.model import compile as compile
 from .compiler.model import CompiledModel as CompiledModel
 from .base.param_dict import save_param_dict as save_param_dict
 from .base.param_dict import load_param_dict as load_param_dict
+from .jit.types import Type as Type
+from .jit.types import AnyType as AnyType
+from .jit.types import AwaitType as AwaitType
+from .jit.types import BoolType as BoolType
+from .jit.types import ClassType as ClassType
+from .jit.types import ComplexType as ComplexType
+from .jit.types import DeviceObjType as DeviceObjType
+from .jit.types import DictType as DictType
+from .jit.types import FloatType as FloatType
+from .jit.types import FutureType as FutureType
+from .jit.types import IntType as IntType
+from .jit.types import ListType as ListType
+from .jit.types import NoneType as NoneType
+from .jit.types import NumberType as NumberType
+from .jit.types import OptionalType as OptionalType
+from .jit.types import PyObjectType as PyObjectType
+from .jit.types import RRefType as RRefType
+from .jit.types import StreamObjType as StreamObjType
+from .jit.types import StringType as StringType
+from .jit.types import SymIntType as SymIntType
+from .jit.types import TensorType as TensorType
+from .jit.types import TupleType as TupleType
+from .jit.types import UnionType as UnionType
+from .jit.graph import Graph as Graph
+from .jit.nodes import Block as Block
+from .jit.nodes import Node as Node
+from .jit.nodes import Use as Use
+from .jit.nodes import Value as Value
+from .jit.schema import Argument as Argument
+from .jit.schema import FunctionSchema as FunctionSchema
+from .jit.schema import parse_schema as parse_schema
+from .jit.parse import parse_ir as parse_ir
+from .jit.filecheck import FileCheck as FileCheck
 from .base.counters import AVG as AVG
 AcceleratorError: Any
 from .base.counters import AggregationType as AggregationType

@@ -82,5 +82,7 @@ class Epilogue:
             return node
         if node.source is self._anchor:
             return value
+        if mask is None or node.lanes == 1:  # an element that all lanes share is there
+            return Load(self._buffers[node.source], node.indices, node.mask)
         masks = [part for part in (node.mask, mask) if part is not None]
         return masked_load(self._buffers[node.source], node.indices, all_of(masks))

@@ -61,7 +61,7 @@ def in_format(array: Array, memory_format: Any) -> Array:
     if name == "preserve_format":
         return array
     if name == "contiguous_format":
-        return np.ascontiguousarray(array)
+        return np.require(array, requirements="C")  # which leaves a scalar without axes
     if array.ndim != CHANNELS_LAST[name]:
         raise RunError(f"required rank {CHANNELS_LAST[name]} tensor to use {name} format")
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1)

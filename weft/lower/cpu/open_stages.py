@@ -219,14 +219,15 @@ def _vector_axis(axes: Sequence[Axis], body: Stmt, trace: Trace) -> Axis | None:
     innermost that is reduced, if it is one, else the innermost there is."""
     reads = [load for load in loads(body) if accessed(load).scope == "arg"]
     reduced = [s for s in statements(body) if isinstance(s, For)]
-    if axes and _is_dense(reads, axes[-1].var):
-        return axes[-1]
+    last = axes[-1] if axes and all(free_of(loop.extent, [axes[-1].var]) for loop in reduced) else None
+    if last is not None and _is_dense(reads, last.var):
+        return last
     one_nest = all(outer.body is inner for outer, inner in pairwise(reduced))
     if reduced and one_nest and not (axes and _is_short(reduced[-1].extent, body, trace)):
         inner = Axis(reduced[-1].var, reduced[-1].extent)
         if _is_dense(reads, inner.var):
             return inner
-    return axes[-1] if axes else None
+    return last  # none where the length of a sum depends on it
 
 
 def _is_short(extent: Expr, body: Stmt, trace: Trace) -> bool:

@@ -69,6 +69,11 @@ class ProductPlan(NamedTuple):
     rows_fit: bool = True  # whether tiles have the rows that there are, and no more
 
     @property
+    def covered(self) -> int:
+        """Columns of all groups, some of which may not be there."""
+        return sum(vectors * count for vectors, count in self.groups) * self.lanes
+
+    @property
     def weights(self) -> int:
         """Elements of all panels."""
         return -(-self.columns // self.lanes) * self.depth * self.lanes
@@ -409,7 +414,7 @@ class Product:
 
     def _store_row(self, part: _Part, row: Expr, firsts: Sequence[Expr], acc: Buffer, place: int) -> None:
         b, plan, out = self.b, self.plan, self.out
-        ragged = type(plan.columns) is not int or plan.columns % plan.lanes > 0
+        ragged = type(plan.columns) is not int or plan.columns < plan.covered
         finish = self.finish(self.first_row + row) if self.finish is not None and part.is_last is not False else None
         start = b.let("to", self.out_start + row * out.row_step)
         for v, first in enumerate(firsts):
