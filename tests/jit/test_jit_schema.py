@@ -44,7 +44,9 @@ def facts(schema):
 
 def test_every_schema_of_pytorch_is_read():
     theirs = oracle("torch")._C
-    texts = [str(schema) for schema in theirs._jit_get_all_schemas()]
+    texts = [
+        str(schema) for schema in theirs._jit_get_all_schemas() if "PyObject" not in str(schema)
+    ]  # theirs refuses it
     assert len(texts) > 4000
     wrong = [text for text in texts if facts(parse_schema(text)) != facts(theirs.parse_schema(text))]
     assert [text for text in wrong if "float? correction=1," not in text] == []  # which they read as an int
