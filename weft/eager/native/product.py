@@ -31,6 +31,7 @@ WAITING = 0.2  # of a turn, for the thread that is done last
 PACKING = 12.0  # of an element of b, in multiplications of one
 LOADING = {"rows": 5.0, "packed": 24.0, "dot": 5.0}  # of an element of a
 EVEN = 8  # products that a part is a multiple of
+NARROW = 0.4  # of what a panel costs that is not as wide as a tile
 RUN = 1024  # bytes of a row, below which columns are not cut
 
 _ONE = np.zeros(2, np.int64)
@@ -226,7 +227,7 @@ def _part(depth: int) -> int:
 
 
 def _cut(kind: str, batch: int, rows: int, columns: int, depth: int, size: TileSize, most: int) -> tuple[int, int]:
-    """Rows and columns of a turn, multiples of a tile's, the columns at most `most`:
+    """Rows and columns of a turn, multiples of a tile's rows and lanes, the columns at most `most`:
     what this machine is expected to be done with first."""
     work = batch * rows * columns * depth
     cores = host().cores if work >= THREADS.wake * products_per_nanosecond() else 1
@@ -235,11 +236,12 @@ def _cut(kind: str, batch: int, rows: int, columns: int, depth: int, size: TileS
     wanted = {-(-turns // batch) for turns in (cores, 2 * cores, TURNS_PER_CORE * cores)}
     best = (float("inf"), rows, columns)
     for groups in range(fewest, fewest + min(max(wanted), MOST_GROUPS)):
-        turn_columns = -(-columns // (groups * size.width)) * size.width
+        turn_columns = -(-columns // (groups * size.lanes)) * size.lanes
         for count in wanted:
             turn_rows = -(-rows // (-(-count // groups) * size.rows)) * size.rows
             turns = batch * -(-columns // turn_columns) * -(-rows // turn_rows)
             cost = 1 + PACKING / min(turn_rows, rows) + LOADING[kind] / min(turn_columns, columns)
+            cost += NARROW * (-turn_columns % size.width) / turn_columns
             time = cost * turn_rows * turn_columns * (-(-turns // cores) + waiting)
             best = min(best, (time, turn_rows, turn_columns))
     return best[1:]

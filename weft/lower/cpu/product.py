@@ -9,8 +9,8 @@ rows' part of a block stays in that cache as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from math import prod
 from typing import Any, NamedTuple
 
@@ -67,11 +67,20 @@ class ProductPlan(NamedTuple):
     block: Any  # products summed at a time
     together: Any  # groups of panels for each block of products
     rows_fit: bool = True  # whether tiles have the rows that there are, and no more
+    turn_columns: Any = None  # columns of a turn, whose groups these are; None where they are those of all columns
+
+    @property
+    def turns_across(self) -> Any:
+        """Turns that all columns take."""
+        if self.turn_columns is None:
+            return (total_of(self.groups) + (self.together - 1)) // self.together
+        return (self.columns + (self.turn_columns - 1)) // self.turn_columns
 
     @property
     def covered(self) -> int:
         """Columns of all groups, some of which may not be there."""
-        return sum(vectors * count for vectors, count in self.groups) * self.lanes
+        own: int = sum(vectors * count for vectors, count in self.groups) * self.lanes
+        return own if self.turn_columns is None else own * int(self.turns_across)
 
     @property
     def weights(self) -> int:
@@ -146,8 +155,8 @@ def batched_kernels(
     matrices = *factors, matrix("out", made, False)
     block = BLOCK if is_open(depth) else min(depth, BLOCK)
     packing = Packing(panel_elements(dtype, target), target.facts.line_bytes // dtype.itemsize, turned)
-    chunk, together = TURN_ROWS // size.rows, packing.elements // (block * size.width)
-    plan = open_plan((made[-2], depth, made[-1]), size, block, chunk, together)
+    vectors, most = (made[-1] + (size.lanes - 1)) // size.lanes, packing.elements // (block * size.width) * size.vectors
+    plan = open_plan((made[-2], depth, made[-1]), size, block, TURN_ROWS // size.rows, lesser(vectors, most))
     Product(b, plan, matrices, _finish(b, epilogue, made), prod(leading), packing=packing).write()
     return [_lowered(b, group, epilogue, prod(made) * depth)]
 
@@ -202,14 +211,15 @@ def tile_of(rows: int, panels: int, budget: int) -> tuple[int, int]:
     return best[1:]
 
 
-def open_plan(extents: tuple[Any, Any, Any], size: TileSize, block: Any, chunk: Any, together: Any) -> ProductPlan:
+def open_plan(extents: tuple[Any, Any, Any], size: TileSize, block: Any, chunk: Any, turn_vectors: Any) -> ProductPlan:
     """Rows, products and columns all of which may be arguments, in one kind of tile: its rows are those that there are,
-    its columns in groups of nearly as many vectors."""
+    the columns of a turn in groups of nearly as many vectors."""
     rows, depth, columns = extents
-    tiles = (rows + (size.rows - 1)) // size.rows
-    groups = even_groups((columns + (size.lanes - 1)) // size.lanes, size.vectors)
+    tiles = ((size.rows, (rows + (size.rows - 1)) // size.rows),)
+    groups = even_groups(turn_vectors, size.vectors)
+    together, turn_columns = total_of(groups), turn_vectors * size.lanes
     return ProductPlan(
-        rows, depth, columns, size.lanes, ((size.rows, tiles),), groups, chunk, False, block, together, rows_fit=False
+        rows, depth, columns, size.lanes, tiles, groups, chunk, False, block, together, False, turn_columns
     )
 
 
@@ -302,7 +312,7 @@ class Product:
 
     def write(self) -> None:
         b, plan = self.b, self.plan
-        sets = (total_of(plan.groups) + (plan.together - 1)) // plan.together
+        sets = plan.turns_across
         chunks = (total_of(plan.tiles) + (plan.chunk - 1)) // plan.chunk
         with b.parallel("p", self.batch * sets * chunks if self.turns is None else self.turns) as turn:
             p, number = turn, as_expr(0)
@@ -314,7 +324,11 @@ class Product:
             )
             chunk, some = (p // sets, p % sets) if plan.rows_first else (p % chunks, p // chunks)
             self.first_tile = b.let("first", chunk * plan.chunk)
-            self.first_group = b.let("first", some * plan.together)
+            self.first_group = self.first_column = as_expr(0)
+            if plan.turn_columns is None:
+                self.first_group = b.let("first", some * plan.together)
+            else:
+                self.first_column = b.let("first", some * plan.turn_columns)
             if self.packing is not None:
                 self.panels = b.alloc("panels", self.dtype, (self.packing.elements,), alignment=64)
                 if self.packing.rows:
@@ -353,8 +367,16 @@ class Product:
         with counted(b, self.first_tile, plan.chunk, total_of(plan.tiles)) as tile:
             choose(b, tile, plan.tiles, lambda rows, first: panels(rows, first, tile))
 
-    def _groups(self) -> AbstractContextManager[Expr]:
-        return counted(self.b, self.first_group, self.plan.together, total_of(self.plan.groups))
+    @contextmanager
+    def _groups(self) -> Iterator[Expr]:
+        """The groups of this turn. The last turn may have fewer columns than others."""
+        b, plan = self.b, self.plan
+        with counted(b, self.first_group, plan.together, total_of(plan.groups)) as group:
+            if plan.turn_columns is None:
+                yield group
+            else:
+                with b.when(self.first_column + place_of(group, plan.groups)[1] * plan.lanes < plan.columns):
+                    yield group
 
     # What tiles read
 
@@ -363,7 +385,7 @@ class Product:
         b, plan, w = self.b, self.plan, self.w
         with self._groups() as group:
             vectors, first = place_of(group, plan.groups)
-            column = b.let("column", first * plan.lanes)
+            column = b.let("column", self.first_column + first * plan.lanes)
             count = minimum(plan.columns - column, vectors * plan.lanes)
             start = b.let("from", self.w_start + part.start * w.row_step + column * w.column_step)
             steps, depth = (as_expr(w.row_step), as_expr(w.column_step)), as_expr(part.depth)
@@ -401,7 +423,7 @@ class Product:
     def _tile(self, part: _Part, strip: _Strip, panel: _Panel) -> None:
         b, lanes, count = self.b, self.plan.lanes, strip.rows * panel.vectors
         acc = b.alloc("acc", self.dtype, (count,), scope="register", lanes=lanes)
-        firsts = [b.let("column", (panel.first + v) * lanes) for v in range(panel.vectors)]
+        firsts = [b.let("column", self.first_column + (panel.first + v) * lanes) for v in range(panel.vectors)]
         begin: list[Expr] = [const(0, self.dtype)] * panel.vectors
         if self.begin is not None:
             begin = [b.let("y", self.begin(lanes_from(first, lanes), part.start)) for first in firsts]

@@ -19,8 +19,8 @@ def product_kernel(target: CpuTarget, dtype: DType, pack_rows: bool) -> Kernel:
     b = KernelBuilder(f"open_product_{dtype.name}{'_packed' if pack_rows else ''}")
     operands, size = Operands(b, dtype), tile_size(target, dtype)
     rows, columns, depth, *_ = given = operands.arguments
-    chunk, together = given.turn_rows // size.rows, given.turn_columns // size.width
-    plan = open_plan((rows, depth, columns), size, given.part, chunk, together)
+    chunk, vectors = given.turn_rows // size.rows, given.turn_columns // size.lanes
+    plan = open_plan((rows, depth, columns), size, given.part, chunk, vectors)
     starts, bias = operands.starts, operands.bias
     a = Matrix(operands.a, lambda number: starts[number * 2], given.a_row_step, given.a_depth_step)
     w = Matrix(operands.b, lambda number: starts[number * 2 + 1], given.b_depth_step, given.b_column_step)
