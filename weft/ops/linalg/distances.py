@@ -87,5 +87,4 @@ distances = define(
     reference=_reference,
     compute=_compute,
     gradient=_gradient,
-    native_from=256,
 )

@@ -86,7 +86,6 @@ lu_factor = lapack(
     gradient=_lu_gradient,
     complex_gradient=holomorphic,
     output_names=["factors", "pivots"],
-    native_from=64,
 )
 
 

@@ -72,8 +72,6 @@ triangle = define(
     compute=_triangle_compute,
     gradient=lambda ctx, g: [_same_triangle(ctx.params, g)],
     complex_gradient=holomorphic,
-    native_from=512,
-    open_body=True,
 )
 
 
@@ -101,7 +99,6 @@ inverse = lapack(
     shape=square_shape,
     gradient=_inverse_gradient,
     complex_gradient=holomorphic,
-    native_from=64,
 )
 
 
@@ -153,7 +150,6 @@ solve = lapack(
     shape=_solve_shape,
     gradient=_solve_gradient,
     complex_gradient=holomorphic,
-    native_from=1,
 )
 
 

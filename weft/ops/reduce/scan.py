@@ -63,7 +63,6 @@ cumsum = define(
     shape=axis_shape,
     dtype=numeric,
     layout=layouts.fixed_copy,
-    native_from=1024,
 )
 cumsum.reference = _cumsum_reference
 cumsum.kernels = _cumsum_kernels

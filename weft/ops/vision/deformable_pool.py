@@ -327,7 +327,7 @@ deformable_psroi_pool = define(
     dtype=floating,
     reference=reference_rule(POOL),
     kernels=kernels_rule(POOL),
-    native_from=4096,
+    reference_cost="gathers",
     open_body=True,
     gradient=_gradient,
 )
