@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from codegen.guard import guarded
 from codegen.native import native, target_of
 
 from weft.codegen.emit import emit_kernel
@@ -13,6 +14,7 @@ from weft.te.build import KernelBuilder
 from weft.te.expr import const
 from weft.te.interpret import run_kernel
 from weft.te.loops import Kernel
+from weft.te.transform import lower_vectors
 
 rng = np.random.default_rng(0)
 
@@ -98,3 +100,21 @@ def test_random_loads_and_stores(seed):
     native(kernel)(got)
     for a, e in zip(got, expected):
         np.testing.assert_array_equal(a, e)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "bool"])
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "sse"])
+def test_neighbours_are_loaded_backwards_at_once(dtype, isa):
+    """The first elements of memory are the last lanes, and nothing before them is touched."""
+    b = KernelBuilder("backwards")
+    x, y = b.arg("x", dtype, (48,)), b.arg("y", dtype, (48,))
+    with b.loop("i", 3) as i, b.vector("lane", 16) as lane:
+        b.store(y, i * 16 + lane, x[47 - (i * 16 + lane)])
+    kernel = lower_vectors(b.finish())
+    text = emit_kernel(kernel, target_of(isa))
+    assert "gather" not in text
+    assert "shufflevector" in text
+    data = guarded((rng.standard_normal(48) * 9).astype(dtype), front=True)
+    made = np.zeros(48, dtype)
+    native(kernel, isa)([data, made])
+    np.testing.assert_array_equal(made, data[::-1])

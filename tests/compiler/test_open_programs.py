@@ -24,10 +24,10 @@ from weft.base.file_cache import FileCache, file_cache
 from weft.base.kept import Kept
 from weft.compiler.open import kernels as open_kernels
 from weft.compiler.open import programs as open_programs
+from weft.compiler.open.calls import lower_compute
 from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.native import generic as native_generic
-from weft.lower.cpu.call import lower_compute
 from weft.runtime.artifact import program_bytes, program_of
 
 
@@ -44,7 +44,7 @@ def memory(tmp_path, monkeypatch):
 class Process:
     def __init__(self, folder, monkeypatch):
         self.folder, self._patch, self.lowered = folder, monkeypatch, []
-        for name in ("lower_compute", "lower_loop_body"):
+        for name in ("lower_compute", "lowered_operator"):
             self._patch.setattr(native_generic, name, self._counted(getattr(native_generic, name)))
 
     def _counted(self, lower):
@@ -71,7 +71,7 @@ def array(seed, *shape):
 def run(name, *arrays, **attrs):
     """The first output of an operator, by an open program."""
     op = Op.get(name)
-    by = native_generic.run_generic if Op.compute.contains(op) else native_generic.run_written
+    by = native_generic.run_generic if Op.compute.contains(op) else native_generic.run_template
     return by(op, params_of(op, attrs), arrays)[0]
 
 
@@ -391,8 +391,8 @@ from weft.eager.native import generic as native_generic, pointwise as native_poi
 if sys.argv[1] == "warm":
     def refuse(*args, **kwargs):
         raise SystemExit("made again")
-    kernels._emit = kernels.compile_object = native_pointwise.pointwise_kernel = refuse
-    native_generic.lower_compute = native_generic.lower_loop_body = refuse
+    kernels._emit = kernels.compile_object = native_pointwise.element_kernel = refuse
+    native_generic.lower_compute = native_generic.lowered_operator = refuse
 for rows in sys.argv[2:]:
     x = weft.from_numpy(np.random.default_rng(0).random((int(rows), 250), "float32"))
     x.requires_grad_()

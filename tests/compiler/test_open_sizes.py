@@ -95,6 +95,54 @@ def test_products_of_any_number_of_rows(rows, depth, columns):
     assert np.abs(model.run({"x": a})[0] - want).max() <= 1e-5 * np.abs(want).max() + 1e-5
 
 
+FORMS = [  # leading axes and turns of two factors, and what follows
+    (("b",), ("b",), False, True, True),
+    (("b", 3), (3,), False, False, True),
+    ((), (), True, False, False),
+    (("b", 1), ("b", 3), True, True, True),
+]
+
+
+@pytest.mark.parametrize("depth", [40, "k"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("left", "right", "ta", "tb", "follows"), FORMS)
+def test_products_of_which_no_axis_is_known(left, right, ta, tb, follows, dtype, depth):
+    """As those of queries and keys, with a scale and a mask of its own for each key."""
+    rng = np.random.default_rng(5)
+    shapes = {"x": (*left, depth, "m") if ta else (*left, "m", depth), "y": (*right, "n", depth)}
+    shapes["y"] = shapes["y"] if tb else (*right, depth, "n")
+    given = {name: Variable(name, dtype=dtype) for name in ("x", "y", "mask")}
+    made = weft.symbol.batch_matmul(given["x"], given["y"], transpose_a=ta, transpose_b=tb)
+    if follows:
+        shapes["mask"] = ("m", "n")
+        made = weft.symbol.tanh(weft.symbol.broadcast_add(made * 0.25, given["mask"]))
+    model = weft.compile(made, shape=shapes)
+    for m, n, k, batch in ((5, 7, 3, 2), (1, 1, 1, 1), (70, 49, 900, 3), (300, 16, 64, 1), (9, 200, 385, 2)):
+        sizes = {"m": m, "n": n, "k": k, "b": batch}
+        numbers = {name: [sizes.get(dim, dim) for dim in shape] for name, shape in shapes.items()}
+        values = {name: rng.standard_normal(shape).astype(dtype) for name, shape in numbers.items()}
+        values["x"] /= np.asarray((depth if depth == 40 else k) ** 0.5, dtype)
+        x, y = (values[name].astype("float64") for name in "xy")
+        want = (x.swapaxes(-1, -2) if ta else x) @ (y.swapaxes(-1, -2) if tb else y)
+        want = np.tanh(want * 0.25 + values["mask"]) if follows else want
+        found = model.run(values)[0]
+        assert found.shape == want.shape
+        assert np.abs(found - want).max() <= (1e-5 if dtype == "float32" else 1e-12) * max(np.abs(want).max(), 1)
+    assert model.compilations == 1
+
+
+@pytest.mark.parametrize("shape", [(3, 70, 50, 64), (2, 8, 33, 400), (5, 7, 9, 20), (2, 20, 9, 10), (2, 9, 0, 40)])
+def test_products_of_known_sizes_whose_columns_are_apart(shape):
+    batch, rows, columns, depth = shape
+    rng = np.random.default_rng(6)
+    x, y = (rng.standard_normal((batch, n, depth)).astype("float32") for n in (rows, columns))
+    made = weft.symbol.batch_matmul(Variable("x"), Variable("y"), transpose_b=True)
+    found = [weft.compile(made, shape={"x": x.shape, "y": y.shape}, threads=n).run({"x": x, "y": y})[0] for n in (1, 3)]
+    want = x.astype("float64") @ y.swapaxes(1, 2).astype("float64")
+    assert found[0].tobytes() == found[1].tobytes()
+    assert np.abs(found[0] - want).max(initial=0) <= 1e-6 * np.abs(want).max(initial=0)
+
+
 def test_sums_over_open_axes():
     """Of products of two computed tensors, as linear attention has them: (batch, n, 24) and (batch, n, 40)."""
     a, b = weft.symbol.exp(Variable("a")), weft.symbol.tanh(Variable("b"))

@@ -10,7 +10,7 @@ from oracles import oracle
 import weft
 from weft.core.op import Op
 from weft.core.schema import text_of
-from weft.eager.native.generic import run_written
+from weft.eager.native.generic import run_template
 from weft.ops.nn.rnn import kept_names
 
 CLASSES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
@@ -166,11 +166,11 @@ def test_native_steps(mode, sizes, dtype):
         rnn, grad = Op.get("rnn"), Op.get("_rnn_grad")
         params = rnn.parse({key: text_of(value) for key, value in attrs.items()})
         wanted = Op.reference[rnn](params, *given)
-        compare(run_written(rnn, params, on_guards(given)), wanted, dtype)
+        compare(run_template(rnn, params, on_guards(given)), wanted, dtype)
         count = len(wanted) - len(kept_names(params))
         heads = [rng.uniform(-1, 1, out.shape).astype(dtype) for out in wanted[:count]]
         inputs = [*heads, *given, wanted[0], *wanted[count:]]
-        compare(run_written(grad, params, on_guards(inputs)), Op.reference[grad](params, *inputs), dtype)
+        compare(run_template(grad, params, on_guards(inputs)), Op.reference[grad](params, *inputs), dtype)
 
 
 def on_guards(arrays):

@@ -33,6 +33,7 @@ SUMS = {
     "three columns": ({"axis": 0}, (COUNT, 3)),
     "one column": ({"axis": 0}, (COUNT, 1)),
     "outer and inner": ({"axis": (0, 2)}, (300, 5, 5000)),
+    "outer and a few inside": ({"axis": (0, 2)}, (COUNT >> 3, 2, 3)),
 }
 
 

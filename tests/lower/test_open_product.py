@@ -12,10 +12,11 @@ from codegen.native import ISAS, target_of
 from lower.accuracy import agrees
 
 from weft.codegen.cpu.compile import compile_kernel
-from weft.lower.cpu.open.matrices.product import MAX_DEPTH, panel_elements, product_kernel
+from weft.lower.cpu.open.matrices.product import product_kernel
 from weft.lower.cpu.open.matrices.skinny_product import MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
 from weft.lower.cpu.open.operands import Arguments
 from weft.lower.cpu.open.tile import tile_size
+from weft.lower.cpu.product import BLOCK, panel_elements
 from weft.runtime.cpu.open_kernel import OpenKernel
 
 rng = np.random.default_rng(0)
@@ -68,9 +69,10 @@ def cut(kind, isa, dtype, rows, columns, depth):
     if kind == "skinny":
         vectors = int(rng.integers(1, skinny_columns(dtype) // size.lanes + 1))
         return rows, vectors * size.lanes, depth
-    part = int(rng.integers(1, min(depth, MAX_DEPTH) + 1))
-    vectors = int(rng.integers(1, 3 * (panel_elements(dtype, target_of(isa)) // (part * size.width)) + 1))
-    return int(rng.integers(1, rows + 1)), min(vectors, 64) * size.lanes, part
+    part = int(rng.integers(1, min(depth, BLOCK) + 1))
+    panels = int(rng.integers(1, panel_elements(dtype, target_of(isa)) // (part * size.width) + 1))
+    tiles = int(rng.integers(1, -(-rows // size.rows) + 1))
+    return tiles * size.rows, min(panels, 20) * size.width, part
 
 
 def run(kind, isa, a, b, bias=None):

@@ -1,5 +1,5 @@
-"""Kernels of rows of softmax and of the gradients of pools, on every instruction set this machine
-has, with arrays that end at guard pages."""
+"""Kernels of rows of softmax, on every instruction set this machine has, with arrays that end at
+guard pages."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from lower.accuracy import agrees, targets
 
 from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
-from weft.lower.cpu.open.pool_grad import first_largest_kernel, shares_kernel
 from weft.lower.cpu.open.softmax import (
     cross_entropy_grad_kernel,
     cross_entropy_kernel,
@@ -106,71 +105,3 @@ def test_cross_entropy(target, dtype, smoothing):
         right = (classes[:, None] == np.arange(length)) * shares[0] + shares[1]
         agrees(kept, np.where(counts, -(np.log(p) * right).sum(-1), 0))
         agrees(made, np.where(counts[:, None], (p - right) * g[:, None], 0))
-
-
-# images, then for height and width: extent, size, stride, before, after, dilation
-POOLS = [
-    (3, (8, 2, 2, 0, 0, 1), (9, 2, 2, 0, 0, 1)),
-    (2, (7, 3, 2, 1, 1, 1), (40, 3, 2, 1, 1, 1)),
-    (1, (5, 3, 1, 1, 2, 1), (35, 2, 1, 0, 1, 2)),
-    (2, (6, 2, 3, 1, 0, 2), (1, 1, 1, 0, 0, 1)),
-]
-
-
-def windows(extent, size, stride, before, after, dilation):
-    """For every window the places of its taps, which may be outside."""
-    count = (extent + before + after - (size - 1) * dilation - 1) // stride + 1
-    return np.arange(count)[:, None] * stride + np.arange(size) * dilation - before
-
-
-def scalars(images, *axes):
-    made = [images]
-    for axis in axes:
-        extent, size, stride, before, _, dilation = axis
-        made += [extent, len(windows(*axis)), size, stride, before, dilation]
-    return made
-
-
-def inside(places, extent):
-    return [(tap, int(place)) for tap, place in enumerate(places) if 0 <= place < extent]
-
-
-@on_every_isa
-@dtypes
-@pytest.mark.parametrize(("images", "high", "wide"), POOLS)
-def test_shares_of_windows(target, dtype, images, high, wide):
-    down, across = windows(*high), windows(*wide)
-    given = np.random.default_rng(2).random((images, len(down), len(across))).astype(dtype)
-    expected = np.zeros((images, high[0], wide[0]))
-    for i, rows in enumerate(down):
-        for j, columns in enumerate(across):
-            for _, y in inside(rows, high[0]):
-                for _, x in inside(columns, wide[0]):
-                    expected[:, y, x] += given[:, i, j]
-    made = guarded(np.full(expected.shape, np.nan, dtype))
-    kernel = loaded(shares_kernel(dtype, target), target)
-    kernel.run([guarded(given), made], scalars(images, high, wide), images, 0.0)
-    agrees(made, expected)
-
-
-@on_every_isa
-@dtypes
-@pytest.mark.parametrize(("images", "high", "wide"), POOLS)
-def test_first_largest_of_windows(target, dtype, images, high, wide):
-    rng = np.random.default_rng(3)
-    data = rng.integers(0, 5, (images, high[0], wide[0])).astype(dtype)  # with equal elements
-    data[rng.random(data.shape) < 0.05] = np.nan
-    down, across = windows(*high), windows(*wide)
-    given = rng.random((images, len(down), len(across))).astype(dtype)
-    tops, expected = np.empty_like(given), np.zeros(data.shape)
-    for n, i, j in np.ndindex(given.shape):
-        seen = [(y, x) for _, y in inside(down[i], high[0]) for _, x in inside(across[j], wide[0])]
-        values = np.array([data[n, y, x] for y, x in seen])
-        chosen = int(values.argmax())
-        tops[n, i, j] = values[chosen]
-        expected[n][seen[chosen]] += given[n, i, j]
-    made = guarded(np.full(data.shape, np.nan, dtype))
-    kernel = loaded(first_largest_kernel(dtype, target), target)
-    arrays = [guarded(given), guarded(data), guarded(tops), made]
-    kernel.run(arrays, scalars(images, high, wide), images, 0.0)
-    agrees(made, expected)

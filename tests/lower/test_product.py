@@ -86,9 +86,24 @@ def test_plans_cover_every_row_and_column(rows, depth, columns, lanes, cpu):
     plan, budget = plan_product(rows, depth, columns, lanes, target), registers(target)
     assert sum(size * count for size, count in plan.tiles) == rows
     covered = sum(size * count for size, count in plan.groups) * lanes
-    assert covered == columns // lanes * lanes
-    assert (plan.groups[-1] == (0, 1)) == (columns % lanes > 0)
+    assert covered == -(-columns // lanes) * lanes
     assert 1 <= plan.chunk <= sum(count for _, count in plan.tiles)
-    largest, side = plan.tiles[0][0], max(plan.groups[0][0], 1)
+    largest, side = plan.tiles[0][0], plan.groups[0][0]
     assert largest * side + side + 1 <= budget
     assert 1 <= plan.block <= depth
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.integers(1, 3), min_size=1, max_size=2),
+    st.sampled_from([3, 8, 9, 33]),
+    st.sampled_from([16, 17, 100]),
+    st.sampled_from([1, 9, 16, 17, 32, 48, 65]),
+    st.sampled_from(TARGETS),
+    st.booleans(),
+)
+def test_any_product_of_columns_that_are_apart(leading, rows, depth, columns, target, front):
+    x, w = normal(*leading, rows, depth), normal(*leading, columns, depth)
+    sample = Sample([x, w], {"transpose_b": True}, None)
+    (found,) = run_lowered(Op.get("batch_matmul"), sample, target, lambda a: guarded(a, front))
+    agrees(found, x.astype("d") @ w.swapaxes(-1, -2))

@@ -1,8 +1,8 @@
 """What one core of a CPU can do, as far as it decides how kernels are written: rates by instruction set and by the
 width of its units, costs of threads, and bytes that follow from its caches.
 
-Rates are the best that weft's own kernels reached (`benchmarks/peak.py` measures the first on any machine and prints
-the one below beside it); they are the same on every machine of a row, so that equal machines make equal code.
+Rates are the best that weft's own kernels reached (`benchmarks/peak.py` measures them on any machine and prints those
+below beside them); they are the same on every machine of a row, so that equal machines make equal code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class ElementCosts(NamedTuple):
     computed: float = 0.5  # with a function of it
     loaded: float = 0.15  # read once more, in loops made from a compute
     called: float = 1.0  # with a function, in those
-    counted: float = 0.5  # a unit of the work that loops of an operator state
     read_byte: float = 0.025  # of a reduction
     scanned: float = 0.4
     scanned_by_functions: float = 5.0
@@ -70,6 +69,8 @@ class CpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
+    """Of `CpuFacts`. Bytes a second as a Xeon of 2.6 GHz (Sapphire Rapids) has them, where a row says nothing else."""
+
     flops: float
     nanoseconds_per_operation: float
     near_rate: float = 60e9
@@ -79,18 +80,21 @@ class _Rates:
 
 # (instruction set, bits of a unit) -> rates. How each was found:
 _RATES = {
-    ("avx512", 512): _Rates(
-        165e9, 0.02
-    ),  # two units of 512 bits; 3x3 convolutions on a Xeon of 2.6 GHz (Sapphire Rapids)
-    ("avx512", 256): _Rates(118e9, 0.02),  # two of 256, which take a vector in halves; benchmarks/peak.py on Zen 4
-    ("avx2", 256): _Rates(118e9, 0.04),  # two of 256; the same on Zen 4, held to AVX2
-    ("avx2", 128): _Rates(48e9, 0.08),  # two of 128 at 3 GHz, from the maker's tables (Zen 1)
-    ("neon", 256): _Rates(96e9, 0.04),  # four of 128 at 3 GHz, from the maker's tables (Neoverse V1)
-    ("neon", 128): _Rates(48e9, 0.08),  # two of 128 at 3 GHz, from the maker's tables (Neoverse N1)
-    ("sse", 128): _Rates(
-        29e9, 0.08
-    ),  # a product and a sum are two instructions; benchmarks/peak.py on Zen 4, held to SSE
-    ("generic", 128): _Rates(24e9, 0.08),  # vectors of 128 bits without fused products, at 3 GHz
+    # Two units of 512 bits: 3x3 convolutions on that Xeon.
+    ("avx512", 512): _Rates(165e9, 0.02),
+    # Two of 256, which take a vector in halves: benchmarks/peak.py on Zen 4, of the last cache a product with one row.
+    ("avx512", 256): _Rates(118e9, 0.02, last_rate=45e9, far_rate=35e9),
+    # Two of 256: benchmarks/peak.py on Zen 4, held to AVX2; of memory as on older machines.
+    ("avx2", 256): _Rates(118e9, 0.04),
+    # Two of 128 at 3 GHz, from the maker's tables (Zen 1).
+    ("avx2", 128): _Rates(48e9, 0.08),
+    # Four of 128 at 3 GHz, and two, from the maker's tables (Neoverse V1 and N1).
+    ("neon", 256): _Rates(96e9, 0.04),
+    ("neon", 128): _Rates(48e9, 0.08),
+    # A product and a sum are two instructions: 3x3 convolutions on Zen 4, held to SSE.
+    ("sse", 128): _Rates(29e9, 0.08),
+    # The same at 3 GHz.
+    ("generic", 128): _Rates(24e9, 0.08),
 }
 
 

@@ -106,6 +106,8 @@ def _dot_bytes(b: Builder, args: Sequence[Value], signed: bool) -> Value:
     bits = 32 * total.lanes
     if (bits == 512 and b.has("avx512vnni")) or (bits in (128, 256) and (b.has("avx512vnni") or b.has("avxvnni"))):
         return b.intrinsic("x86.avx512.vpdpbusd", total, x, y, suffix=str(bits))
+    if bits == 128 and b.has("i8mm"):
+        return b.call("aarch64.neon.usdot.v4i32.v16i8", total, total, b.reinterpret(x, "i8"), b.reinterpret(y, "i8"))
     if bits in _PAIRS and b.has(_PAIRS[bits][0]):
         return _dot_pairs(b, total, x, y, _PAIRS[bits][1])
     for shift in (0, 8, 16, 24):

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from math import gcd
 
 from ..base.dtype import DType
-from ..te.linear import ONE, ZERO, Affine
+from ..te.linear import ONE, ZERO, Affine, Linear
 from .affine import Index, Sum, as_vector, byte_address, lane_numbers, multiply
 from .builder import Builder, Value, mangled
 from .llvm_types import BITS, memory_type, vector_of
 
+BACKWARDS: Sum = Linear(-1, {})
 Access = Affine[Value] | Sequence[Index]  # evenly spaced elements of a buffer, or an index of each dimension
 
 
@@ -70,6 +71,8 @@ def _load(b: Builder, place: Place, access: Access, mask: Value | None) -> Value
         return _load_one(b, place, span, mask)
     if span.step == ONE:
         return _load_run(b, place, span, mask)
+    if span.step == BACKWARDS and mask is None:
+        return _load_backwards(b, place, span)
     return _gather(b, place, _spread(b, place, span), mask)
 
 
@@ -151,6 +154,14 @@ def _load_run(b: Builder, place: Place, span: Span, mask: Value | None) -> Value
         f"call {kind} @{name}(ptr {span.pointer.ref}, i32 {span.alignment}, {mask.type} {mask.ref}, {kind} {empty.ref})"
     )
     return b.effect(place.element, span.lanes, text)
+
+
+def _load_backwards(b: Builder, place: Place, span: Span) -> Value:
+    """The elements that end at the pointer, the last one first."""
+    text = f"getelementptr i8, ptr {span.pointer.ref}, i64 {(1 - span.lanes) * place.item_bytes}"
+    first = b.pure("ptr", 1, text, (span.pointer,))
+    run = _load_run(b, place, Span(first, ONE, span.lanes, place.item_bytes), None)
+    return b.shuffle(run, run, range(span.lanes - 1, -1, -1))
 
 
 def _store_run(b: Builder, place: Place, span: Span, value: Value, mask: Value | None) -> None:

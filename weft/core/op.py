@@ -288,11 +288,11 @@ class Op:
         absent=False,
     )
     is_ghost = Column[bool]("TIsGhost", "Nodes of it are left out of an IndexedGraph. Absent: false.", absent=False)
-    reference_cost = Column[str](
-        "TReferenceCost",
-        "passes, branches, windows, gathers or steps: what the reference costs in numpy beside one pass over its "
-        "arrays. The sizes from which on native code pays follow from it. Absent: one pass.",
-        absent="pass",
+    native_from = Column[int](
+        "TNativeFrom",
+        "From how many elements in the largest array on eager calls run native code rather than the reference: kernels "
+        "of their own, the template or the kernels that compiled models run, or the compute as it is. Absent: "
+        "element-wise operators from where a pass over arrays is slower in numpy, others never.",
     )
     open_body = Column[bool](
         "TOpenBody",

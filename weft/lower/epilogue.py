@@ -11,10 +11,10 @@ from ..base.dtype import DType
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..te.build import KernelBuilder
-from ..te.expr import Expr, Load
+from ..te.expr import Expr, Load, all_of
 from ..te.schedule import inline
 from ..te.tensor import Tensor
-from ..te.visit import rewrite, substitute
+from ..te.visit import masked_load, rewrite, substitute
 from .group import Strides, reached_tensors, tensors_of
 from .joined_axes import with_joined_axes
 
@@ -69,17 +69,20 @@ class Epilogue:
         """The shape of the indices that `finished` takes, where the group's result has a plain one."""
         return plain if self._body is None else self._result.shape
 
-    def finished(self, value: Expr, at: Sequence[Expr]) -> Expr:
-        """The group's result at an index, from the anchor's."""
+    def finished(self, value: Expr, at: Sequence[Expr], mask: Expr | None = None) -> Expr:
+        """The group's result at an index, from the anchor's; of some lanes only, if there is a mask."""
         if self._body is None:
             return value
         moved = substitute(self._body, dict(zip(self._result.axes, at)))
-        return rewrite(moved, lambda node: self._read(node, value))
+        return rewrite(moved, lambda node: self._read(node, value, mask))
 
-    def _read(self, node: Any, value: Expr) -> Any:
+    def _read(self, node: Any, value: Expr, mask: Expr | None) -> Any:
         """A load of the anchor's result is that value; others read their buffers."""
         if not isinstance(node, Load) or not isinstance(node.source, Tensor):
             return node
         if node.source is self._anchor:
             return value
-        return Load(self._buffers[node.source], node.indices, node.mask)
+        if mask is None or node.lanes == 1:  # an element that all lanes share is there
+            return Load(self._buffers[node.source], node.indices, node.mask)
+        masks = [part for part in (node.mask, mask) if part is not None]
+        return masked_load(self._buffers[node.source], node.indices, all_of(masks))

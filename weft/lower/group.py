@@ -14,14 +14,16 @@ from ..base.shape import is_static, show
 from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
-from ..core.op import Op
+from ..core.op import Op, OpMap
 from ..ops.shape.views import reindexed
 from ..te.extents import is_open
 from ..te.loops import Buffer, Kernel, buffer
 from ..te.tensor import Tensor
+from .chunks import in_chunks
 from .joined_axes import with_joined_axes
 from .stages import stages
 
+Spec = tuple[tuple[int, ...], DType]
 Strides = Mapping[Hashable, tuple[int, ...]]  # of what is not dense in memory, in elements
 
 MAX_SYMBOL = 80
@@ -69,13 +71,12 @@ def lower_stages(
     tensors = tensors_of(group, fact)
     if not strides:
         tensors = joined_tensors(group, tensors)
-    places: dict[Tensor, Hashable] = {tensors[e]: e for e in group.inputs}
-    outputs = []
+    inputs, outputs = [tensors[entry] for entry in group.inputs], list[Tensor]()
     for entry in group.outputs:
-        tensor = _own(tensors[entry], places)
-        places[tensor] = entry
-        outputs.append(tensor)
-    order = stages([tensors[entry] for entry in group.inputs], outputs)
+        outputs.append(own_tensor(tensors[entry], (*inputs, *outputs)))
+    outputs = in_chunks(inputs, outputs)
+    places: dict[Tensor, Hashable] = dict(zip((*inputs, *outputs), (*group.inputs, *group.outputs)))
+    order = stages(inputs, outputs)
     for tensor in order:
         if tensor not in places:
             places[tensor] = Temporary(len(places), tensor.shape, tensor.dtype)
@@ -101,9 +102,9 @@ def kernel_name(group: FusedGroup) -> str:
     return ("fuse_" + "_".join(names))[:MAX_SYMBOL]
 
 
-def _own(tensor: Tensor, places: dict[Tensor, Hashable]) -> Tensor:
+def own_tensor(tensor: Tensor, taken: Container[Tensor]) -> Tensor:
     """A tensor that may be written: a copy where it is an input or another output."""
-    if tensor.body is not None and tensor not in places:
+    if tensor.body is not None and tensor not in taken:
         return tensor
     return te.compute(tensor.shape, lambda *i: tensor[i], name=tensor.name)
 
@@ -114,14 +115,7 @@ def tensors_of(
     """What every entry of a group is as a te tensor; those `given` are taken as they are."""
     tensors: dict[NodeEntry, Tensor] = dict(given or {})
     for number, entry in enumerate(group.inputs):
-        known = fact(entry)
-        if not is_static(known.shape) or known.dtype is None:
-            raise ShapeError(
-                f"the shape of {entry.node.name!r} is {show(known.shape)} of {known.dtype}",
-                why="code is generated for shapes and dtypes that are all known",
-                hint="give the shapes of all inputs",
-            )
-        tensors[entry] = te.placeholder(known.shape, known.dtype, f"in{number}")
+        tensors[entry] = te.placeholder(*known_spec(fact(entry), entry), f"in{number}")
     for node in group.nodes:
         assert node.op is not None
         if NodeEntry(node) in tensors:
@@ -130,28 +124,44 @@ def tensors_of(
         if node.op.alias_of(node.params).get(0) == 0 and is_static(shape) and any(map(is_open, shape)):
             tensors[NodeEntry(node)] = _reindexed(tensors[node.inputs[0]], shape, node)
             continue
-        rule = Op.compute.get(node.op)
-        if rule is None:
+        if not Op.compute.contains(node.op):
             raise Unsupported(f"operator {node.op.name} has no compute", where=f"node {node.name!r}")
-        try:
-            made = node.op.call_with(rule, node.params, *(tensors[e] for e in node.inputs))
-        except Error as error:
-            error.at(f"compute of operator {node.op.name}, node {node.name!r}")
-            raise
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise GraphError(
-                f"the compute of operator {node.op.name} failed",
-                where=f"node {node.name!r}",
-                why=f"{type(error).__name__}: {error}",
-            ) from error
+        made = by_rule(node, "compute", Op.compute, *(tensors[e] for e in node.inputs))
         for index, tensor in enumerate(made if isinstance(made, (tuple, list)) else (made,)):
             entry = NodeEntry(node, index)
             _check(tensor, fact(entry), entry)
             renamed = tensor.body is not None and any(map(is_open, tensor.shape))
             tensors[entry] = replace(tensor, shape=fact(entry).shape) if renamed else tensor
     return tensors
+
+
+def known_spec(fact: Fact, entry: NodeEntry) -> Spec:
+    """A shape and a dtype that are all known."""
+    if not is_static(fact.shape) or fact.dtype is None:
+        raise ShapeError(
+            f"the shape of {entry.node.name!r} is {show(fact.shape)} of {fact.dtype}",
+            why="code is generated for shapes and dtypes that are all known",
+            hint="give the shapes of all inputs",
+        )
+    return fact.shape, fact.dtype
+
+
+def by_rule(node: Node, what: str, column: OpMap[Any], *given: Any) -> Any:
+    """What a node's operator makes of something by its rule in a column; an error says where that failed."""
+    assert node.op is not None
+    try:
+        return node.op.call_with(column[node.op], node.params, *given)
+    except Error as error:
+        error.at(f"{what} of operator {node.op.name}, node {node.name!r}")
+        raise
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise GraphError(
+            f"the {what} of operator {node.op.name} failed",
+            where=f"node {node.name!r}",
+            why=f"{type(error).__name__}: {error}",
+        ) from error
 
 
 def _reindexed(x: Tensor, shape: Sequence[Any], node: Node) -> Tensor:

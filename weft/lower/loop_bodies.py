@@ -6,9 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from math import prod
 from typing import Any
 
-from ..base.dtype import DType
-from ..base.errors import Error, GraphError, ShapeError
-from ..base.shape import is_static, show
+from ..base.errors import ShapeError
+from ..base.shape import show
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..core.op import Op
@@ -16,9 +15,9 @@ from ..te.expr import Const, Expr
 from ..te.extents import Trace, is_open
 from ..te.loops import Kernel
 from ..te.transform import legalise
-from .group import LoweredKernel, Temporary
+from .group import LoweredKernel, Spec, Temporary, by_rule, known_spec
 
-Spec = tuple[tuple[int, ...], DType]
+OPERATIONS = 16  # of kernels at their best, which take as long as a unit of the work that loops state
 
 
 def loop_body_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> list[LoweredKernel]:
@@ -28,25 +27,12 @@ def loop_body_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> l
     temporaries of the body.
     """
     (node,) = group.nodes
-    assert node.op is not None
     results = [NodeEntry(node, index) for index in range(node.num_outputs)]
     news = [entry for entry in group.outputs if entry.node is node and entry not in results]
-    inputs = [_static(fact(entry), entry) for entry in node.inputs]
-    outputs = [_static(fact(entry), entry) for entry in results]
-    try:
-        made = node.op.call_with(Op.kernels[node.op], node.params, inputs, outputs)
-    except Error as error:
-        error.at(f"kernels of operator {node.op.name}, node {node.name!r}")
-        raise
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise GraphError(
-            f"the kernels of operator {node.op.name} failed",
-            where=f"node {node.name!r}",
-            why=f"{type(error).__name__}: {error}",
-        ) from error
-    specs = [*inputs, *outputs, *(_static(fact(entry), entry) for entry in news)]
+    inputs = [known_spec(fact(entry), entry) for entry in node.inputs]
+    outputs = [known_spec(fact(entry), entry) for entry in results]
+    made = by_rule(node, "kernels", Op.kernels, inputs, outputs)
+    specs = [*inputs, *outputs, *(known_spec(fact(entry), entry) for entry in news)]
     places: dict[int, Hashable] = dict(enumerate([*node.inputs, *results, *news]))
     for position, entry in enumerate(results, len(inputs)):
         if entry not in group.outputs:  # nobody reads it
@@ -55,7 +41,7 @@ def loop_body_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> l
     for kernel, positions, work in made:
         _bind(kernel, positions, specs, places)
         arguments = tuple(places[position] for position in positions)
-        lowered.append(LoweredKernel(legalise(kernel), arguments, work))
+        lowered.append(LoweredKernel(legalise(kernel), arguments, work * OPERATIONS))
     return lowered
 
 
@@ -82,13 +68,3 @@ def _size(extent: Expr, trace: Trace | None) -> Any:
         return trace.extent_of(extent)
     assert isinstance(extent, Const)
     return int(extent.value)
-
-
-def _static(fact: Fact, entry: NodeEntry) -> Spec:
-    if not is_static(fact.shape) or fact.dtype is None:
-        raise ShapeError(
-            f"the shape of {entry.node.name!r} is {show(fact.shape)} of {fact.dtype}",
-            why="code is generated for shapes and dtypes that are all known",
-            hint="give the shapes of all inputs",
-        )
-    return fact.shape, fact.dtype

@@ -268,8 +268,12 @@ class Reduce(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ReduceAxis:
+    """An index that a reduction counts with. It may end before its extent, after as many turns as the axes of the
+    tensor say."""
+
     var: Var
     extent: int
+    turns: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

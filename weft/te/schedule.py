@@ -257,7 +257,7 @@ def _accumulate(node: Reduce, name: str) -> _Accumulator:
     step = combine(node.combiner, acc[()], _widened(node.body, dtype))
     inner = bind_shared([Store(acc, (), step)])
     for axis in reversed(node.axes):
-        inner = For(axis.var, as_expr(axis.extent), inner)
+        inner = For(axis.var, as_expr(axis.extent) if axis.turns is None else axis.turns, inner)
     return _Accumulator(acc, (Store(acc, (), identity(node.combiner, dtype)), inner))
 
 

@@ -21,10 +21,11 @@ _OPERATIONS = {"//": operator.floordiv, "min": lesser, "max": greater}
 
 
 class OpenSizes:
-    """What names stand for: arguments of kernels, which have certain values in this call."""
+    """What names stand for: arguments of kernels, which have certain values in this call. `stays_open`: what Trace
+    says."""
 
-    def __init__(self, values: Mapping[str, int]) -> None:
-        self.trace = Trace(stays_open=True)
+    def __init__(self, values: Mapping[str, int], stays_open: bool = True) -> None:
+        self.trace = Trace(stays_open)
         self.names = tuple(values)
         self._sizes = {name: self.trace.general(self.trace.extent(name, value)) for name, value in values.items()}
         self._known: dict[str, Any] = {}

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...base.cpu_target import CpuTarget, host
 from ...base.errors import Error, RunError
@@ -15,21 +14,14 @@ from ...base.file_cache import file_cache
 from ...base.plan import ONCE, At, ExecPlan, KernelStep, Launch, OpenWork
 from ...base.sizes import SIZE
 from ...core.bulk import collector_paused
-from ...core.fused import FusedGroup
-from ...core.infer import infer_node
-from ...core.ir import Fact, Node, NodeEntry
-from ...core.op import Op
-from ...core.schema import Params
-from ...lower.cpu.call import LoweredCall, Spec
-from ...lower.group import Temporary
+from ...lower.group import Spec, Temporary
 from ...runtime.artifact import program_bytes, program_of
 from ...runtime.cpu.executor import CpuExecutor
 from ...runtime.program import Program, TensorSpec
 from ...te.loops import Kernel
-from ..backends import backend_of
 from ..kernels import kernel_cache
 from ..locations import Locations, as_number
-from .binding import OpenSizes
+from .calls import LoweredCall
 from .kernels import compiling, file_key
 
 IDLE_BYTES = 1 << 16
@@ -96,38 +88,6 @@ def _read(data: bytes, sizes: int) -> Program | None:
     except Error:
         return None
     return program if len(program.open_sizes) == sizes else None
-
-
-# From an operator to kernels
-
-
-def lowered_operator(op: Op, params: Params, inputs: Sequence[Spec], target: CpuTarget) -> LoweredCall:
-    """One call of an operator, by the template or the body that a compiled model takes for it. Extents of 1 stay as
-    they are."""
-    shapes = [
-        tuple(n if n == 1 else f"n{i}_{axis}" for axis, n in enumerate(shape)) for i, (shape, _) in enumerate(inputs)
-    ]
-    names = {dim: n for dims, (shape, _) in zip(shapes, inputs) for dim, n in zip(dims, shape) if isinstance(dim, str)}
-    sizes = OpenSizes(names)
-    variables = [NodeEntry(Node(None, f"in{number}")) for number in range(len(inputs))]
-    node = Node(op, op.name, inputs=variables, params=params)
-    given = [Fact(shape, dtype) for shape, (_, dtype) in zip(shapes, inputs)]
-    entries = [*variables, *(NodeEntry(node, index) for index in range(node.num_outputs))]
-    facts = [sizes.fact(fact) for fact in (*given, *infer_node(op, params, given, op.name))]
-    known = dict(zip(entries, facts))
-    group = FusedGroup((node,), tuple(variables), tuple(entries[len(variables) :]))
-    position: dict[Any, int] = {entry: number for number, entry in enumerate(entries)}
-    kernels = [
-        made._replace(
-            kernel=replace(made.kernel, scalars=tuple(sizes.trace.arguments)),
-            arguments=tuple(a if isinstance(a, Temporary) else position[a] for a in made.arguments),
-        )
-        for made in backend_of(target).lowering.lower(group, known.__getitem__, target)
-    ]
-    specs: Any = tuple((fact.shape, fact.dtype) for fact in facts)
-    places = [(i, axis) for i, dims in enumerate(shapes) for axis, dim in enumerate(dims) if isinstance(dim, str)]
-    count = len(variables)
-    return LoweredCall(sizes.trace, tuple(places), specs[:count], specs[count:], tuple(kernels))
 
 
 # From kernels to a program

@@ -21,7 +21,7 @@ from ...core.ir import Fact, Node, NodeEntry
 from ...core.op import Op
 from ...core.pattern import OpPattern
 from ...core.plan import Plan, planned
-from ...lower.cpu.open.pointwise import Element, element_of
+from ...lower.cpu.open.element import Element, element_of
 from ...passes.gradient import entry_gradients
 from ..autograd.derivative import KEPT_PROGRAMS, Complexity, GradientProgram
 from ..autograd.modes import modes

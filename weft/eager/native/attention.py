@@ -16,7 +16,6 @@ from ...lower.cpu.open.softmax import probabilities_kernel, softmax_grad_kernel
 from .calls import Array, Check, Declined, floats, native, not_empty
 from .kernels import kernel
 from .product import multiply
-from .thresholds import FROM
 
 SCORES = 1 << 19  # elements that are made at a time
 EXPONENTIAL, GRADIENT = COSTS.score, COSTS.score_grad
@@ -102,7 +101,7 @@ def _takes(values: int) -> Check:
     return check
 
 
-@native("scaled_dot_product_attention", from_=FROM.attention, takes=_takes(3))
+@native("scaled_dot_product_attention", takes=_takes(3))
 def run_attention(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """softmax(scale q k' + mask) v"""
     heads = _Heads(params, arrays)
@@ -113,7 +112,7 @@ def run_attention(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return out.reshape(*heads.lead, *out.shape[1:])
 
 
-@native("_scaled_dot_product_attention_grad", from_=FROM.attention_grad, takes=_takes(4))
+@native("_scaled_dot_product_attention_grad", takes=_takes(4))
 def run_attention_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     """dq = c dS k, dk = c dS' q, dv = P' g; with dP = g v' and dS = P (dP - sum of dP P)."""
     heads = _Heads(params, arrays[1:])

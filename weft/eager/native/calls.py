@@ -1,11 +1,11 @@
 """The table of native calls. Families of kernels register here for the operators they run:
 
-    @native("softmax", from_=FROM.rows, takes=floats)
+    @native("softmax", takes=floats)
     def run_softmax(op, params, arrays): ...
 
-A call comes in as operator, params and arrays, its outputs go out. None says that numpy is as fast for these sizes;
-a call that the kernels cannot serve is declined with a reason, which is counted as `weft.native_declined.OP.REASON`
-and told under WEFT_DEBUG=dispatch.
+The column `native_from` says from which sizes on they do. A call comes in as operator, params and arrays, its outputs
+go out. None says that numpy is as fast for these sizes; a call that the kernels cannot serve is declined with a reason,
+which is counted as `weft.native_declined.OP.REASON` and told under WEFT_DEBUG=dispatch.
 """
 
 from __future__ import annotations
@@ -134,7 +134,6 @@ class _Row(NamedTuple):
     """What runs calls of an operator, on which arrays, and whether those are compared with what the operator
     infers first, because the kernels do not look."""
 
-    smallest: int
     run: Run
     takes: Check | None
     fitting: bool
@@ -151,11 +150,11 @@ class _Row(NamedTuple):
 _rows: dict[str, _Row] = {}
 
 
-def native(*names: str, from_: int, takes: Check | None = None, fitting: bool = True) -> Callable[[Run], Run]:
-    """Registers what runs calls of some operators, from so many elements in the largest array on."""
+def native(*names: str, takes: Check | None = None, fitting: bool = True) -> Callable[[Run], Run]:
+    """Registers what runs calls of some operators."""
 
     def register(run: Run) -> Run:
-        _rows.update(dict.fromkeys(names, _Row(from_, run, takes, fitting)))
+        _rows.update(dict.fromkeys(names, _Row(run, takes, fitting)))
         return run
 
     return register
@@ -164,7 +163,7 @@ def native(*names: str, from_: int, takes: Check | None = None, fitting: bool = 
 def registered(op: Op) -> NativeCalls | None:
     """The calls of the family that registered for an operator, if one did."""
     row = _rows.get(op.name)
-    if row is None:
+    if row is None or op.native_from is None:
         return None
     plain = row.takes is None and not row.fitting
-    return NativeCalls(row.smallest, partial(row.run if plain else row.checked, op))
+    return NativeCalls(op.native_from, partial(row.run if plain else row.checked, op))

@@ -7,47 +7,38 @@ first call (WEFT_DEBUG=dispatch tells).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from ...base.dtype import DTYPES
 from ...core.op import Op
 from ...core.pattern import OpPattern
-from .calls import Array, Declined, NativeCalls, floats, numbers, registered
-from .generic import run_generic, run_written
+from ...lower.cpu.dispatch import LOWERING
+from .calls import Array, Declined, NativeCalls, numbers, registered
+from .generic import run_generic, run_template
 from .pointwise import are_native, element, op_key, run_pointwise
 from .thresholds import FROM
 
 NEVER = 1 << 62  # elements
-
-# From how many elements on native code is faster than the reference, by what that costs.
-REFERENCES = {
-    "pass": FROM.functions,
-    "passes": FROM.passes,
-    "branches": FROM.branches,
-    "windows": FROM.windows,
-    "gathers": FROM.gathers,
-    "steps": FROM.steps,
-}
+FLOAT16 = DTYPES["float16"]
 
 
 def native_calls(op: Op) -> NativeCalls:
-    """How native code runs an operator: by a family's kernels, by its body as it is, or not at all."""
+    """How native code runs an operator: by a family's kernels, element by element, by the template or the loops that
+    compiled models run, by its compute, or not at all."""
     family = registered(op)
     if family is not None:
         return family
-    run = _by_body(op)
-    return NativeCalls(NEVER, _never) if run is None else NativeCalls(REFERENCES[op.reference_cost], run)
-
-
-def _by_body(op: Op) -> Callable[[Any, Sequence[Array]], Any] | None:
-    if op.open_body and Op.kernels.contains(op):
-        return partial(_written, op)
-    if Op.mutates.contains(op) or not Op.compute.contains(op) or Op.alias.contains(op):
-        return None
-    if op.pattern in (OpPattern.ELEM_WISE, OpPattern.BROADCAST):
-        return partial(_pointwise, op, FROM.arithmetic if op.reference_cost == "pass" else 0)
-    return partial(_generic, op) if op.open_body else None
+    least = op.native_from
+    computed = Op.compute.contains(op) and not Op.mutates.contains(op) and not Op.alias.contains(op)
+    if computed and op.pattern in (OpPattern.ELEM_WISE, OpPattern.BROADCAST):
+        arithmetic = FROM.arithmetic if least is None else 0
+        return NativeCalls(FROM.functions if least is None else least, partial(_pointwise, op, arithmetic))
+    lowered = Op.kernels.contains(op) or op.name in LOWERING.templates
+    if least is None or not (lowered or computed):
+        return NativeCalls(NEVER, _never)
+    return NativeCalls(least, partial(_lowered if lowered else _generic, op))
 
 
 def _never(params: Any, arrays: Sequence[Array]) -> None:
@@ -55,13 +46,15 @@ def _never(params: Any, arrays: Sequence[Array]) -> None:
 
 
 def _generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
-    floats(arrays)
+    numbers(arrays)
+    if any([array.dtype == FLOAT16 for array in arrays]):  # whose sums would be of that dtype
+        raise Declined("dtype")
     return run_generic(op, params, arrays)
 
 
-def _written(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
+def _lowered(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     numbers(arrays)
-    return run_written(op, params, arrays)
+    return run_template(op, params, arrays)
 
 
 def _pointwise(op: Op, arithmetic_from: int, params: Any, arrays: Sequence[Array]) -> Array | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,25 +16,25 @@ from ...base.cpu_target import host
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
+from ...lower.cpu.conv_filters import filters_kernel
 from ...lower.cpu.open.convolution import convolution_kernel
-from ...lower.cpu.open.depthwise import depthwise_filters_kernel, depthwise_kernel
-from ...lower.cpu.open.filters import SUMMED, added_parts_kernel, filters_kernel
+from ...lower.cpu.open.depthwise import SUMMED, added_parts_kernel, depthwise_filters_kernel, depthwise_kernel
 from ...lower.cpu.open.fold import fold_kernel
 from ...lower.cpu.open.window_plans import WindowPlan, WindowSum, forward_sum, plan_filters, plan_sum, transposed_sum
 from ...ops.nn import conv_grad  # noqa: F401  operators named here
 from ...ops.nn._convolution import convolution_of
 from ...runtime.cpu.open_kernel import OpenKernel
+from ...te.loops import Kernel
 from .calls import Array, Declined, Facts, Run, facts_of, inferred, native
-from .copy import dense
+from .copy import copy_into, dense
 from .product import multiply
-from .thresholds import FROM
 
 Outputs = list[Array]
 
 PLANS = 1024
 LARGEST = 1 << 30  # extents and pads whose sums are 32-bit numbers
 
-KERNELS = {
+KERNELS: dict[str, Callable[..., Kernel]] = {
     "convolution": convolution_kernel,
     "depthwise": depthwise_kernel,
     "filters": filters_kernel,
@@ -43,8 +44,8 @@ KERNELS = {
 }
 
 
-def _kernel(kind: str, dtype: DType) -> OpenKernel:
-    return open_kernel((kind, dtype), lambda target: KERNELS[kind](target, dtype))
+def _kernel(kind: str, dtype: DType, *form: int) -> OpenKernel:
+    return open_kernel((kind, *form, dtype), lambda target: KERNELS[kind](*form, target, dtype))
 
 
 # Plans, by the shapes and dtypes of all inputs.
@@ -87,7 +88,7 @@ def _convolution(
         chosen = [arrays[place] for place in places] if places else arrays
         return run(planned(op, params, facts_of(arrays)), *chosen)
 
-    return native(name, from_=FROM.convolution, fitting=False)(call)
+    return native(name, fitting=False)(call)
 
 
 # Calls.
@@ -150,13 +151,41 @@ def _run_filters(plan: WindowPlan, source: Array, windows: Array) -> Outputs:
         multiply(_matrices(windows), _matrices(source).swapaxes(1, 2), out=multiplied)
         return [_added(parts, out)]
     parts = np.empty((plan.splits, *plan.out), dtype) if plan.splits > 1 else out
+    if plan.form is not None:
+        _run_template(plan, source, windows, parts.reshape(plan.splits, *plan.out))
+        return [_added(parts, out)]
     nonfinite = np.zeros(plan.lanes, dtype)
-    source, windows = dense(source), dense(windows)
-    pair = (windows, source) if plan.swapped else (source, windows)
-    arrays = (*pair, *plan.tables, parts, nonfinite)
+    arrays = (dense(source), dense(windows), *plan.tables, parts, nonfinite)
     _kernel(plan.kind, dtype).run(arrays, plan.scalars, plan.turns, plan.work)
     _check_spread(plan, nonfinite, windows)
     return [_added(parts, out)]
+
+
+def _run_template(plan: WindowPlan, source: Array, windows: Array, parts: Array) -> None:
+    """Packs and multiplies the images of one part after the other."""
+    assert plan.form is not None
+    wide, other = (windows, source) if plan.form.by_output else (source, windows)
+    images, groups, *scalars = plan.scalars
+    first = 0
+    for number, part in enumerate(parts):
+        end = images * (number + 1) // len(parts)
+        arrays = (in_blocks(wide[first:end], groups, plan.lanes), dense(other[first:end]), part)
+        numbers = (end - first, groups, *scalars)
+        _kernel(plan.kind, part.dtype, *plan.form).run(arrays, numbers, plan.turns, plan.work / len(parts))
+        first = end
+
+
+def in_blocks(images: Array, groups: int, lanes: int) -> Array:
+    """The channels of each group in blocks, whose last may have lanes that hold nothing: (image and group, block,
+    pixel, lane)."""
+    deep, pixels = images.shape[1] // groups, prod(images.shape[2:])
+    whole, rest = divmod(deep, lanes)
+    rows = images.reshape(len(images) * groups, deep, pixels)
+    made = np.empty((len(rows), -(-deep // lanes), pixels, lanes), images.dtype)
+    copy_into(made[:, :whole], rows[:, : deep - rest].reshape(len(rows), whole, lanes, pixels).swapaxes(2, 3))
+    if rest:
+        copy_into(made[:, whole, :, :rest], rows[:, deep - rest :].swapaxes(1, 2))
+    return made
 
 
 def _added(parts: Array, out: Array) -> Array:
@@ -184,7 +213,7 @@ _convolution(
 _DATA_GRAD, _WEIGHT_GRAD = Op.get("_conv2d_grad_data"), Op.get("_conv2d_grad_weight")
 
 
-@native("_conv2d_grad", from_=FROM.convolution, fitting=False)
+@native("_conv2d_grad", fitting=False)
 def run_conv2d_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Outputs:
     data, weight = _data_grad(_DATA_GRAD, params, arrays), _weight_grad(_WEIGHT_GRAD, params, arrays[:2])
     return [*data, *weight, *([arrays[0].sum(axis=(2, 3)).sum(axis=0)] if params.use_bias else [])]

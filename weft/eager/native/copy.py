@@ -1,9 +1,9 @@
-"""Copies of large arrays whose elements have other neighbours in memory than those of the copy, and
-copies of triangles."""
+"""Copies of large arrays whose elements have other neighbours in memory than those of the copy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy as np
 from ...base.cpu_facts import COSTS
 from ...base.dtype import DTYPES, DType
 from ...core.op import Op
-from ...lower.cpu.open.matrices.triangle import triangle_kernel
-from ...lower.cpu.open.transposed import BLOCK, row_copy, transposed_copy
-from .calls import Array, Declined, count_declined, native, not_empty
+from ...lower.cpu.nest import BLOCK_ELEMENTS
+from ...lower.cpu.open.element import Walk, copy_kernel
+from ...lower.cpu.open.transposed import BLOCK, transposed_copy
+from .calls import Array, count_declined, native
 from .kernels import kernel
 from .strides import Axis, has_steps, joined, memory_order, steps_of
 from .thresholds import FROM
@@ -73,33 +74,25 @@ def _in_squares(target: Array, source: Array, moved: DType, axes: Sequence[Axis]
 
 def _in_rows(target: Array, source: Array, moved: DType, axes: Sequence[Axis]) -> bool:
     """Whether the source has one element for each row, or rows backwards."""
-    *outer, row = axes
+    row = axes[-1]
     if row.steps not in ((0, 1), (-1, 1)) or row.extent < SHORTEST_ROW:
         return False
-    turns = prod([axis.extent for axis in outer])
-    rows = kernel(row_copy, moved, len(outer), row.steps[0])
-    rows.run([source, target], [row.extent, *_walked(outer)], turns, source.size * NANOSECONDS)
+    rows = kernel(copy_kernel, moved, Walk(len(axes), row.steps[:1], placed=True))
+    rows.run([source, target], *rows_of(axes), source.size * NANOSECONDS)
     return True
+
+
+def rows_of(axes: Sequence[Axis]) -> tuple[tuple[int, ...], int]:
+    """The scalars of an element kernel that walks axes, and its turns."""
+    extents = [axis.extent for axis in axes]
+    turns = prod(extents[:-1]) if len(axes) > 1 else -(-extents[0] // BLOCK_ELEMENTS)
+    return (*extents, *chain(*zip(*[axis.steps for axis in axes[:-1]]))), turns
 
 
 def _walked(axes: Sequence[Axis]) -> list[int]:
     return [number for axis in axes for number in (axis.extent, *axis.steps)]
 
 
-@native("flip", from_=FROM.copies)
+@native("flip")
 def run_flip(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return ordered_copy(np.flip(arrays[0], params.axis))
-
-
-@native("triangle", from_=FROM.triangles, takes=not_empty)
-def run_triangle(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    """The lower or upper triangle of matrices."""
-    (x,) = arrays
-    if x.itemsize not in MOVED or x.ndim < 2:
-        raise Declined("rank" if x.ndim < 2 else "dtype")
-    out = np.empty(x.shape, x.dtype)
-    rows, columns = x.shape[-2:]
-    scalars = [x.size // columns, rows, columns, params.diagonal]
-    triangle = kernel(triangle_kernel, MOVED[x.itemsize], params.lower)
-    triangle.run([dense(x), out], scalars, scalars[0], x.size * NANOSECONDS)
-    return out

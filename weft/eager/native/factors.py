@@ -18,13 +18,12 @@ from .copy import dense
 from .kernels import kernel
 from .product import multiply
 from .strides import has_steps, steps_of
-from .thresholds import FROM
 
 PANEL = 64  # columns, or rows, after which the rest follows as a product
 NANOSECONDS = COSTS.eliminated
 
 
-@native("lu_factor", from_=FROM.factors, takes=floats)
+@native("lu_factor", takes=floats)
 def run_lu(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     (a,) = arrays
     factors, pivots = _factored(a.reshape(-1, *a.shape[-2:]), bool(params.pivot))
@@ -45,7 +44,7 @@ def _factored(a: Array, pivot: bool) -> tuple[Array, Array]:
     return factors, pivots
 
 
-@native("solve", from_=FROM.solve, takes=floats)
+@native("solve", takes=floats)
 def run_solve(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     a, b = arrays
     matrices = (a.swapaxes(-1, -2) if params.transposed else a).reshape(-1, *a.shape[-2:])
@@ -56,7 +55,7 @@ def run_solve(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return x
 
 
-@native("inverse", from_=FROM.factors, takes=floats)
+@native("inverse", takes=floats)
 def run_inverse(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     (a,) = arrays
     matrices = (a.swapaxes(-1, -2) if params.transposed else a).reshape(-1, *a.shape[-2:])

@@ -11,14 +11,14 @@ import numpy as np
 
 from ...base.cpu_target import host
 from ...base.kept import Kept
+from ...compiler.open.calls import LoweredCall, lower_compute, lowered_operator
 from ...compiler.open.kernels import making
-from ...compiler.open.programs import VARIANTS, lowered_operator, open_program
+from ...compiler.open.programs import VARIANTS, open_program
 from ...core.op import Op
-from ...lower.cpu.call import LoweredCall, lower_compute, lower_loop_body
 from ...runtime.cpu.executor import CpuExecutor
 from ...runtime.cpu.open_kernel import address_of
 from ...runtime.cpu.pool import eager_threads
-from .calls import Array, facts_of, inferred
+from .calls import Array, Declined, facts_of, inferred
 from .copy import dense
 from .pointwise import op_key
 
@@ -26,7 +26,7 @@ Spec = tuple[tuple[int, ...], np.dtype[Any]]
 KEPT = 4096  # calls whose sizes are known
 
 
-class _Call(NamedTuple):
+class Call(NamedTuple):
     """What runs calls on arrays of certain shapes, what it makes, and which of the arrays it reads."""
 
     executor: CpuExecutor
@@ -42,60 +42,54 @@ class _Call(NamedTuple):
         return made
 
 
-_calls: Kept[_Call] = Kept(KEPT)
+_calls: Kept[Call] = Kept(KEPT)
 _programs: dict[Any, list[CpuExecutor]] = {}
 
 
 def run_generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of an operator."""
 
-    def make() -> _Call:
+    def make() -> Call:
+        inferred(op, params, facts_of(arrays))
         compute = partial(op.call_with, Op.compute[op], params)
-        return _computed(op_key(op, params), op.name, compute, arrays)
+        return computed_call(op_key(op, params), op.name, compute, facts_of(arrays))
 
     return _known((op, params), arrays, make).run(arrays)
 
 
 def run_template(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of an operator that has a template."""
-    return _known((op, params), arrays, lambda: _by_template(op, params, arrays)).run(arrays)
+    """The outputs of an operator that has a template, or whose body is written as loops."""
+    return _known((op, params), arrays, lambda: _lowered(op, params, arrays)).run(arrays)
 
 
 def run_computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> list[Array]:
     """What a computation on te tensors gives for arrays; the key tells it from others, in other
     processes, too, if it is of texts and numbers."""
-    return _known(key, arrays, lambda: _computed(key, name, compute, arrays)).run(arrays)
+    return _known(key, arrays, lambda: computed_call(key, name, compute, facts_of(arrays))).run(arrays)
 
 
-def run_written(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of an operator whose body is written as loops."""
-    return _known((op, params), arrays, lambda: _written(op, params, arrays)).run(arrays)
-
-
-def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], _Call]) -> _Call:
+def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], Call]) -> Call:
     """The call of a key on arrays of these shapes and dtypes."""
     return _calls.find((key, *facts_of(arrays)), make)
 
 
-def _computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> _Call:
-    inputs = facts_of(arrays)
+def computed_call(key: Hashable, name: str, compute: Callable[..., Any], inputs: Sequence[Spec]) -> Call:
+    """What runs a computation on te tensors for arrays of these shapes and dtypes."""
     return _made(("computed", key), name, inputs, partial(lower_compute, name, compute, inputs, host()))
 
 
-def _by_template(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
+def _lowered(op: Op, params: Any, arrays: Sequence[Array]) -> Call:
     inputs = facts_of(arrays)
-    key = ("template", op.name, tuple(sorted(op.attributes(params).items())))
-    return _made(key, op.name, inputs, partial(lowered_operator, op, params, inputs, host()))
+    outputs = [(fact.shape, fact.dtype) for fact in inferred(op, params, inputs)]
+    call = _made(
+        ("lowered", op_key(op, params)), op.name, inputs, partial(lowered_operator, op, params, inputs, host())
+    )
+    if call.outputs != outputs:  # sizes that are equal by chance
+        raise Declined("shapes")
+    return call
 
 
-def _written(op: Op, params: Any, arrays: Sequence[Array]) -> _Call:
-    inputs = facts_of(arrays)
-    outputs: Any = [(fact.shape, fact.dtype) for fact in inferred(op, params, inputs)]
-    lower = partial(lower_loop_body, op, params, inputs, outputs, host())
-    return _made(("written", op_key(op, params, Op.kernels)), op.name, [*inputs, *outputs], lower)
-
-
-def _made(key: Hashable, name: str, specs: Sequence[Spec], lower: Callable[[], LoweredCall]) -> _Call:
+def _made(key: Hashable, name: str, specs: Sequence[Spec], lower: Callable[[], LoweredCall]) -> Call:
     """A call by a program that serves these sizes; it is looked for on disk and made if none is
     there yet."""
     sizes = tuple([n for shape, _ in specs for n in shape if n != 1])
@@ -112,12 +106,12 @@ def _made(key: Hashable, name: str, specs: Sequence[Spec], lower: Callable[[], L
     return call
 
 
-def _served(kind: Hashable, sizes: tuple[int, ...]) -> _Call | None:
+def _served(kind: Hashable, sizes: tuple[int, ...]) -> Call | None:
     """The call by a program that is loaded and serves these sizes, if one does."""
     for program in _programs.get(kind, ()):
         bound = program.bound(sizes)
         if bound is not None:
             outputs = [(spec.extents, spec.dtype) for spec in bound.program.outputs]
             slots = {ref.slot for step in bound.program.plan.steps for ref in step.buffers}
-            return _Call(bound, outputs, frozenset(slots))
+            return Call(bound, outputs, frozenset(slots))
     return None

@@ -17,10 +17,9 @@ from ...lower.cpu.open.indexed import ROW_BLOCK, add_rows_kernel, elements_kerne
 from ...ops.shape.index import row_numbers
 from .calls import Array, Declined, attempted, native, not_empty, numbers
 from .copy import dense
-from .generic import run_written
+from .generic import run_template
 from .kernels import kernel
 from .strides import has_steps, steps_of
-from .thresholds import FROM
 
 MOVED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
 SUMMED = (FLOAT32, FLOAT64, INT64)
@@ -92,7 +91,7 @@ def _rows(y: Array, shape: tuple[int, int, int]) -> Array:
     return dense(y).reshape(shape)
 
 
-@native("take", from_=FROM.indexed, takes=not_empty)
+@native("take", takes=not_empty)
 def run_take(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     """Slices of an axis; None where they are long, and the data is in order."""
     x, indices = arrays
@@ -111,7 +110,7 @@ def run_take(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     return taken
 
 
-@native("gather_elements", from_=FROM.indexed, takes=not_empty)
+@native("gather_elements", takes=not_empty)
 def run_gather_elements(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     x, indices = arrays
     if x.itemsize not in MOVED or indices.dtype.kind not in "iu":
@@ -121,28 +120,28 @@ def run_gather_elements(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return gathered
 
 
-@native("_gather_elements_grad", from_=FROM.indexed, takes=numbers)
+@native("_gather_elements_grad", takes=numbers)
 def run_gather_elements_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
     g, x, indices = arrays
     if g.dtype not in SUMMED:  # what is added in a wider dtype
-        return run_written(op, params, arrays)
+        return run_template(op, params, arrays)
     total = np.zeros(x.shape, g.dtype)
     _add_elements(total, normalize_axis(params.axis, x.ndim), indices, g)
     return total
 
 
-@native("_take_grad", from_=FROM.indexed, takes=numbers)
+@native("_take_grad", takes=numbers)
 def run_take_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Any:
     g, x, indices = arrays
     if g.dtype not in SUMMED:
-        return run_written(op, params, arrays)
+        return run_template(op, params, arrays)
     total = np.zeros(x.shape, g.dtype)
     flat, axis = (total.reshape(-1), 0) if params.axis is None else (total, normalize_axis(params.axis, x.ndim))
     _add_rows(flat, axis, indices, g)
     return total
 
 
-@native("_gather_nd_grad", from_=FROM.indexed, takes=not_empty)
+@native("_gather_nd_grad", takes=not_empty)
 def run_gather_nd_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     g, x, indices = arrays
     total = np.zeros(x.shape, g.dtype)

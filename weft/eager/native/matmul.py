@@ -13,7 +13,6 @@ from ...core.op import Op
 from .calls import Array, Declined, Run, floats, native
 from .generic import run_computed, run_generic
 from .product import multiply, worth_native
-from .thresholds import FROM
 
 
 class Product(NamedTuple):
@@ -40,7 +39,7 @@ def _product(name: str) -> Callable[[Callable[..., Product]], Run]:
     """Registers an operator by the product that its params and arrays are."""
 
     def register(product: Callable[..., Product]) -> Run:
-        @native(name, from_=FROM.matrices, takes=floats, fitting=False)
+        @native(name, takes=floats, fitting=False)
         def run(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
             """None where the product is small."""
             if min([array.ndim for array in arrays[:2]]) < 2:
@@ -99,7 +98,7 @@ def _dense(params: Any, x: Array, w: Array, bias: Array | None = None) -> Produc
     return Product(x, w.T, bias=bias)
 
 
-@native("distances", from_=FROM.distances, takes=floats, fitting=False)
+@native("distances", takes=floats, fitting=False)
 def run_distances(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """Squares of rows, less twice their products; or differences, where those are asked for."""
     a, b = arrays

@@ -15,6 +15,7 @@ from ...base.cpu_target import host
 from ...base.dtype import FLOAT64, INT64, DType
 from ...base.quiet import quietly
 from ...core.op import Op
+from ...lower.cpu.open.element import Element, element_of
 from ...lower.cpu.open.norms import (
     column_norm_grad_kernel,
     column_norm_kernel,
@@ -23,7 +24,6 @@ from ...lower.cpu.open.norms import (
     row_norm_grad_kernel,
     row_norm_kernel,
 )
-from ...lower.cpu.open.pointwise import Element, element_of
 from ...lower.cpu.open.softmax import cross_entropy_grad_kernel, cross_entropy_kernel, softmax_kernel
 from ...ops._families import pointwise
 from ...ops.math.magnitude import L2NormalizeAttrs
@@ -57,7 +57,7 @@ def _is_last(x: Array, axis: int) -> bool:
     return bool(prod(x.shape[axis % x.ndim + 1 :]) == 1)
 
 
-@native("softmax", "log_softmax", from_=FROM.rows, takes=floats)
+@native("softmax", "log_softmax", takes=floats)
 def run_softmax(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     (x,) = arrays
     if not _is_last(x, params.axis):
@@ -81,7 +81,7 @@ def _scores_and_classes(arrays: Sequence[Array]) -> None:
         raise Declined("dtype")
 
 
-@native("softmax_cross_entropy", from_=FROM.rows, takes=_scores_and_classes)
+@native("softmax_cross_entropy", takes=_scores_and_classes)
 def run_cross_entropy(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     x, classes = arrays
     if _is_last(x, params.axis):
@@ -95,7 +95,7 @@ def run_cross_entropy(op: Op, params: Any, arrays: Sequence[Array]) -> Array | N
     return np.asarray(quietly(reduced_losses, params, losses, classes)).astype(x.dtype, copy=False)
 
 
-@native("_softmax_cross_entropy_grad", from_=FROM.rows, takes=_scores_and_classes)
+@native("_softmax_cross_entropy_grad", takes=_scores_and_classes)
 def run_cross_entropy_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     g, x, classes = arrays
     is_last = _is_last(x, params.axis)
@@ -142,14 +142,14 @@ def _class_rows(backward: bool, params: CrossEntropyAttrs, arrays: list[Array]) 
 # Norms over rows, with a scale for each element.
 
 
-@native("layer_norm", "rms_norm", from_=FROM.rows, takes=floats)
+@native("layer_norm", "rms_norm", takes=floats)
 def run_trailing(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """layer_norm and rms_norm"""
     x, *scales = arrays
     return _normed_rows(x, prod(x.shape[params.axis % x.ndim :]), 1, params.epsilon, *scales)
 
 
-@native("_layer_norm_grad", "_rms_norm_grad", from_=FROM.rows, takes=floats)
+@native("_layer_norm_grad", "_rms_norm_grad", takes=floats)
 def run_trailing_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     g, x, gamma = arrays
     length, centred = prod(x.shape[params.axis % x.ndim :]), op is _LAYER_GRAD
@@ -187,7 +187,7 @@ def _wide(epsilon: float) -> Array:
     return np.array([epsilon], FLOAT64)
 
 
-@native("l2_normalize", from_=FROM.l2_normalize, takes=floats)
+@native("l2_normalize", takes=floats)
 def run_l2_normalize(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     (x,) = arrays
     if len(params.axis) != 1:
@@ -251,7 +251,7 @@ def _part_gradients(g: Array, x: Array, sets: Sets, epsilon: float, gamma: Array
     return outputs
 
 
-@native("group_norm", "instance_norm", from_=FROM.rows, takes=floats)
+@native("group_norm", "instance_norm", takes=floats)
 def run_groups(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """group_norm and instance_norm; where channels have few elements, each has its own scale."""
     x, *scales = arrays
@@ -262,7 +262,7 @@ def run_groups(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return _normed_rows(x, x.shape[1] // groups * inner, groups, params.epsilon, *wide)
 
 
-@native("_group_norm_grad", "_instance_norm_grad", from_=FROM.rows, takes=floats)
+@native("_group_norm_grad", "_instance_norm_grad", takes=floats)
 def run_groups_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     g, x, gamma = arrays
     channels = x.shape[1]
@@ -275,7 +275,7 @@ def run_groups_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]
     return [data, *[parts.reshape(channels, inner).sum(1) for parts in sums]]
 
 
-@native("batch_norm", from_=FROM.rows, takes=floats)
+@native("batch_norm", takes=floats)
 def run_batch_norm(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     x, gamma, beta, mean, var = arrays
     if gamma.ndim > 1:
@@ -290,7 +290,7 @@ def run_batch_norm(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     return [*normed, *moved(params, (mean, var), (normed[1], normed[2] * x.dtype.type(grown)))]
 
 
-@native("_batch_norm_grad", from_=FROM.rows, takes=floats)
+@native("_batch_norm_grad", takes=floats)
 def run_batch_norm_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     g, x, gamma, *moments = arrays
     if gamma.ndim > 1:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
@@ -13,12 +12,13 @@ import numpy as np
 from ...base.cpu_facts import COSTS
 from ...compiler.disk_cache import is_own
 from ...compiler.open.kernels import open_kernel
-from ...core.op import Op, OpMap
-from ...lower.cpu.open.pointwise import BLOCK, Element, Walk, element_of, pointwise_kernel
+from ...core.op import Op
+from ...lower.cpu.nest import BLOCK_ELEMENTS
+from ...lower.cpu.open.element import Element, Walk, element_kernel, element_of
 from ...ops.math import broadcast  # noqa: F401  operators named here
 from ...runtime.cpu.open_kernel import OpenKernel
 from .calls import Array, Declined, attempted
-from .copy import dense
+from .copy import dense, rows_of
 from .strides import Axis, is_dense_inside, is_writable, joined, memory_order, steps_of
 from .thresholds import FROM
 
@@ -70,7 +70,7 @@ def run_pointwise(key: Hashable, body: Element, arrays: Sequence[Array], out: Ar
             kernel = body.plans[along] = _kernel(key, body, used, Walk(1, along))
         size = result.size
         work = size * (MOVED + COMPUTED * body.calls)
-        kernel.run([*used, result], (size,), -(-size // BLOCK), work)
+        kernel.run([*used, result], (size,), -(-size // BLOCK_ELEMENTS), work)
         return result
     spot = (*[(array.shape, array.strides) for array in used], out is None or out.strides, shape)
     plan = body.plans.get(spot)
@@ -108,17 +108,17 @@ def _added(target: Array, addend: Array) -> None:
 _add_native = attempted("add_into", _added)
 
 
-def _in_one_go(arrays: Sequence[Array], shape: tuple[int, ...], out: Array | None) -> tuple[bool, ...] | None:
-    """Which arrays are walked along with the result; the others have one element for all of it.
+def _in_one_go(arrays: Sequence[Array], shape: tuple[int, ...], out: Array | None) -> tuple[int, ...] | None:
+    """How far each array goes with a step of the result: 1, or 0 where it has one element for all of it.
     None where some array is neither, or elements are not in order of memory."""
     if out is not None and not out.flags.c_contiguous:
         return None
     along = []
     for array in arrays:
         if array.shape == shape and array.flags.c_contiguous:
-            along.append(True)
+            along.append(1)
         elif array.size == 1 and array.ndim <= len(shape):
-            along.append(False)
+            along.append(0)
         else:
             return None
     return tuple(along)
@@ -146,12 +146,9 @@ def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | N
     placed = out is not None and not out.flags.c_contiguous
     walked = [*operands, out.transpose(order)] if placed else operands  # type: ignore[union-attr]
     axes = joined(turned[0].shape, list(map(steps_of, walked))) or [Axis(1, (1,) * len(walked))]
-    extents = [axis.extent for axis in axes]
-    walk = Walk(len(axes), tuple([step != 0 for step in axes[-1].steps[: len(used)]]), placed)
     return PointwisePlan(
-        _kernel(key, body, used, walk),
-        (*extents, *chain(*zip(*[axis.steps for axis in axes[:-1]]))),
-        -(-extents[0] // BLOCK) if walk.rank == 1 else prod(extents[:-1]),
+        _kernel(key, body, used, Walk(len(axes), axes[-1].steps[: len(used)], placed)),
+        *rows_of(axes),
         prod(shape) * (MOVED + COMPUTED * body.calls),
         shape,
         frozenset(n for n, (a, b) in enumerate(zip(turned, operands)) if a is not b),
@@ -162,14 +159,14 @@ def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | N
 
 def _kernel(key: Hashable, body: Element, arrays: Sequence[Array], walk: Walk) -> OpenKernel:
     whole = (key, tuple([array.dtype for array in arrays]), walk)
-    return open_kernel(whole, lambda target: pointwise_kernel("pointwise", body, walk, target))
+    return open_kernel(whole, lambda target: element_kernel(body, walk, target))
 
 
 @lru_cache(KEPT)
-def op_key(op: Op, params: Any, body: OpMap[Any] = Op.compute) -> Hashable:
-    """An operator with its attributes: as text where its body is weft's own, and so the same in
+def op_key(op: Op, params: Any) -> Hashable:
+    """An operator with its attributes: as text where its bodies are weft's own, and so the same in
     every process."""
-    if not is_own(body[op]):
+    if not all([is_own(rule) for rule in (Op.compute.get(op), Op.kernels.get(op)) if rule is not None]):
         return op, params
     return op.name, tuple(sorted(op.attributes(params).items()))
 

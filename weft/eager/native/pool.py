@@ -10,20 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ...base.cpu_facts import COSTS
 from ...base.dtype import FLOAT32, FLOAT64
 from ...core.op import Op
-from ...lower.cpu.open.pool_grad import first_largest_kernel, shares_kernel
+from ...lower.cpu.pool_grad import POOL_GRADIENTS
 from ...ops.nn.adaptive_pool import bins_of, sizes_of
-from ...ops.nn.pool import GlobalPool2DAttrs, Pool, pool_of, window_counts
 from ...ops.vision.image import Axis, axes_of, sources_of, unscaled
 from .calls import Array, Declined, Run, floats, native, numbers
-from .copy import dense
-from .generic import run_generic, run_written
-from .kernels import kernel
+from .generic import run_generic, run_template
 from .product import multiply
-from .reduce import MAX, SUM, reduced
-from .thresholds import FROM
+from .reduce import reduced
 
 LARGEST_WEIGHTS = 1 << 13  # elements of a matrix that resizes an axis
 
@@ -43,7 +38,7 @@ def _images(*names: str) -> Callable[[Run], Run]:
             result = run(op, params, [_flat(array) for array in arrays])
             return None if result is None else result.reshape(*arrays[0].shape[:2], *result.shape[2:])
 
-        return native(*names, from_=FROM.pools, takes=floats)(reshaped)
+        return native(*names, takes=floats)(reshaped)
 
     return register
 
@@ -62,43 +57,14 @@ def run_windows(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     return run_generic(op, params, arrays)[0]
 
 
-@_images("_max_pool2d_grad")
-def run_max_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    _, x, y = arrays
-    pool, out = pool_of(params, x.shape), np.empty(x.shape, x.dtype)
-    largest = kernel(first_largest_kernel, x.dtype)
-    largest.run([*map(dense, arrays), out], _scalars(pool, len(x)), len(x), y.size * _taps(pool) * COSTS.tap)
-    return out
-
-
-@_images("_avg_pool2d_grad")
-def run_avg_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    g, x = arrays
-    pool = pool_of(params, x.shape)
-    if pool.windows[1].stride == 1:  # then elements, side by side in lanes, ask their windows
-        return run_generic(op, params, arrays)[0]
-    shares = np.divide(g, window_counts(params, pool), dtype=g.dtype)
-    out = np.empty(x.shape, x.dtype)
-    shared = kernel(shares_kernel, g.dtype)
-    shared.run([shares, out], _scalars(pool, len(x)), len(x), g.size * _taps(pool) * COSTS.tap)
-    return out
-
-
-def _scalars(pool: Pool, images: int) -> list[int]:
-    """As the kernels of `lower.cpu.open.pool_grad` take them."""
-    scalars = [images]
-    for extent, count, win in zip(pool.extents, pool.outs, pool.windows):
-        scalars += [extent, count, win.size, win.stride, win.before, win.dilation]
-    return scalars
-
-
-def _taps(pool: Pool) -> int:
-    return pool.windows[0].size * pool.windows[1].size
+@_images(*POOL_GRADIENTS)
+def run_gradient(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
+    return run_template(op, params, arrays)[0]
 
 
 @_images("global_max_pool2d")
 def run_global_max(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    return reduced(MAX, arrays[0], (2, 3)).reshape(-1, 1, 1, 1)
+    return reduced("max", arrays[0], (2, 3)).reshape(-1, 1, 1, 1)
 
 
 @_images("global_avg_pool2d")
@@ -107,40 +73,22 @@ def run_global_mean(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
 
 
 def _means(x: Array) -> Array:
-    means: Array = reduced(SUM, x, (2, 3)) / prod(x.shape[2:])
+    means = reduced("mean", x, (2, 3))
     return means.astype(x.dtype, copy=False).reshape(-1, 1, 1, 1)
-
-
-def _is_global(params: Any) -> bool:
-    return set(params.output_size) == {1}
 
 
 @_images("adaptive_avg_pool2d")
 def run_adaptive(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
-    """down x across', where each row of those has the shares that make the mean of a bin."""
+    """down x across', where each row of those has the shares that make the mean of a bin; None where most are zeros."""
     (x,) = arrays
-    return _means(x) if _is_global(params) else _by_bins(params, x, x, backward=False)
-
-
-@_images("_adaptive_avg_pool2d_grad")
-def run_adaptive_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
-    g, x = arrays
-    if _is_global(params):
-        return run_generic(_GLOBAL_GRAD, GlobalPool2DAttrs(), arrays)[0]
-    return _by_bins(params, g, x, backward=True)
-
-
-_GLOBAL_GRAD = Op.get("_global_avg_pool2d_grad")
-
-
-def _by_bins(params: Any, factor: Array, x: Array, backward: bool) -> Array | None:
-    """None where most shares are zeros."""
+    if set(params.output_size) == {1}:
+        return _means(x)
     down, across = (_shares(*pair) for pair in zip(x.shape[2:], sizes_of(params)))
     if max(down.size, across.size) > LARGEST_WEIGHTS:
         return None
-    if not _is_finite(factor):
+    if not _is_finite(x):
         raise Declined("not finite")
-    return _between(factor, down, across, backward)
+    return _between(x, down, across.T)
 
 
 @lru_cache(64)
@@ -154,16 +102,14 @@ def _shares(extent: int, count: int) -> Array:
 
 def _is_finite(x: Array) -> bool:
     """Products multiply all by all, which infinity does not survive."""
-    return bool(np.isfinite(reduced(SUM, x, (0, 1, 2, 3))))
+    return bool(np.isfinite(reduced("sum", x, (0, 1, 2, 3))))
 
 
-def _between(x: Array, down: Array, across: Array, backward: bool) -> Array:
-    """down x across', or the transpose of that, down' x across."""
-    left, right = (down.T, across) if backward else (down, across.T)
+def _between(x: Array, left: Array, right: Array) -> Array:
     return multiply(left.astype(x.dtype), multiply(x, right.astype(x.dtype)))
 
 
-@native("_upsampling_grad", "_resize_grad", from_=FROM.resize_grad, takes=numbers)
+@native("_upsampling_grad", "_resize_grad", takes=numbers)
 def run_resize_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The transposes of resizing: small images by products, others by the operator's own loops."""
     g = _flat(arrays[0])
@@ -172,9 +118,9 @@ def run_resize_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
         axes = axes_of(params, shape, g.shape)
         if max([axis.extent * axis.out for axis in axes]) <= LARGEST_WEIGHTS and _is_finite(g):
             down, across = map(_weights, axes)
-            result = _between(g, down, across, backward=True)
+            result = _between(g, down.T, across)
             return result.reshape(*arrays[0].shape[:2], *result.shape[2:])
-    return run_written(op, params, arrays)[0]
+    return run_template(op, params, arrays)[0]
 
 
 @lru_cache(64)

@@ -13,9 +13,10 @@ from ...base.cpu_facts import THREADS
 from ...base.cpu_target import CpuTarget, host
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import DTypeError, LayoutError, ShapeError
-from ...lower.cpu.open.matrices.product import MAX_DEPTH, panel_elements, product_kernel
+from ...lower.cpu.open.matrices.product import product_kernel
 from ...lower.cpu.open.matrices.skinny_product import ACROSS, MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
 from ...lower.cpu.open.tile import TileSize, tile_size
+from ...lower.cpu.product import BLOCK, panel_elements
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
 from .calls import Array
@@ -221,8 +222,8 @@ def _skinny_turn(batch: int, columns: int, dtype: DType) -> int:
 
 def _part(depth: int) -> int:
     """Products of a part: equal ones, that tiles take without a rest."""
-    parts = -(-depth // MAX_DEPTH)
-    return min(-(-depth // (parts * EVEN)) * EVEN, MAX_DEPTH)
+    parts = -(-depth // BLOCK)
+    return min(-(-depth // (parts * EVEN)) * EVEN, BLOCK)
 
 
 def _cut(kind: str, batch: int, rows: int, columns: int, depth: int, size: TileSize, most: int) -> tuple[int, int]:

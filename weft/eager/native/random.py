@@ -14,8 +14,10 @@ from ...base.bits import WORDS, MersenneTwister
 from ...base.cpu_facts import COSTS
 from ...base.cpu_target import CpuTarget
 from ...base.draws import BLOCK, drawn_in_blocks
-from ...base.dtype import DTYPES, FLOAT32, FLOAT64, INT64, DType
+from ...base.dtype import DTYPES, FLOAT32, FLOAT64, DType
+from ...lower.cpu.open.hoist import vector_loop
 from ...ops.random._twister import Words, box_muller, next_word
+from ...te.loops import Store
 from ...te.transform import lower_vectors
 from .calls import Array
 from .kernels import kernel
@@ -97,14 +99,9 @@ def _each_kernel(name: str, dtype: DType, element: Callable[[Words, te.Expr], te
     raw, out = b.arg("raw", UINT32, (UNBOUNDED,)), b.arg("out", dtype, (UNBOUNDED,))
     words = Words(raw, first)
     with b.parallel("p", (count + (CHUNK - 1)) // CHUNK) as p:
-        start = b.let("start", p * CHUNK)
-        size = b.let("size", te.min(te.const(CHUNK, INT64), count - start))
-        with b.loop("group", size // LANES) as group, b.vector("lane", LANES) as lane:
-            at = start + group * LANES + lane
-            b.store(out, at, element(words, at))
-        with b.loop("rest", size % LANES) as rest:
-            at = start + size // LANES * LANES + rest
-            b.store(out, at, element(words, at))
+        i, start = te.Var("i"), b.let("start", p * CHUNK)
+        end = b.let("end", te.min(start + CHUNK, count))
+        b.emit(vector_loop(i, start, end, LANES, Store(out, (i,), element(words, i))))
     return lower_vectors(b.finish())
 
 

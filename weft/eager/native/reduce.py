@@ -1,56 +1,135 @@
-"""Reductions of large eager tensors by open kernels."""
+"""Reductions of large eager tensors, by the operators' own bodies: axes are walked as they lie in memory, and
+neighbours that are all reduced, or all kept, are one, so that few programs serve all shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ... import te
-from ...base.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType
+from ...base.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64
 from ...base.kept import Kept
 from ...base.quiet import quietly
 from ...core.op import Op
-from ...lower.cpu.open.reduction import Reduction
-from ...ops.reduce.reductions import AxesAttrs, ReduceAttrs, reduced_axes, reduced_shape
+from ...ops.reduce.reductions import AxesAttrs, ReduceAttrs, over, reduced_axes, reduced_shape, shape_after
 from ...ops.shape.expand import collapse_axes, repeated_axes
 from .calls import Array, Declined, floats, native
-from .generic import run_generic
-from .reduce_plans import COMBINE, KEPT, ReductionPlan, joined_axes, make_plan
+from .copy import dense
+from .generic import Call, computed_call, run_generic
+from .pointwise import op_key
+from .strides import Axis, is_dense_inside, joined, memory_order, steps_of
 from .thresholds import FROM
 
-SUM, PROD, MAX, MIN = (Reduction(name, name) for name in ("sum", "prod", "max", "min"))
-DISTANCES = Reduction("distances", "sum", lambda x, m: (x - m, (x - m) * (x - m)), 2)
-SQUARES = Reduction("squares", "sum", lambda x: (x * x,))
-POWERS = Reduction("powers", "sum", lambda x, top: (te.exp(x - top),), calls=1)
-OF_BOOLS = {SUM: MAX, PROD: MIN}  # whether one is true, whether all are
+KEPT = 4096  # plans
+OF_BOOLS = {"sum": "max", "prod": "min"}  # whether one is true, whether all are
+REPEATED = ("sum", "mean", "max", "min")  # of an element that is there several times follow from it
+COMBINE: dict[str, Callable[..., Any]] = {
+    "sum": np.add.reduce,
+    "mean": np.add.reduce,
+    "prod": np.multiply.reduce,
+    "max": np.maximum.reduce,
+    "min": np.minimum.reduce,
+}
 
 
-_plans: Kept[ReductionPlan] = Kept(KEPT)
+class _Body(NamedTuple):
+    """What is computed of a tensor and the axes along which it is reduced, and what tells it from others in all
+    processes."""
+
+    name: str
+    key: Callable[[], Hashable]
+    compute: Callable[[tuple[int, ...], te.Tensor], Any]
 
 
-def reduced(
-    kind: Reduction,
-    x: Array,
-    axes: tuple[int, ...],
-    result: DType | None = None,
-    shape: tuple[int, ...] | None = None,
-    mean: bool = False,
-) -> Array:
-    """x, which is not empty, without some axes or in a shape, in a dtype or a wide one."""
-    if x.dtype == BOOL:
-        kind, x = OF_BOOLS.get(kind, kind), x.view(np.uint8)
-        return reduced(kind, x, axes, x.dtype, shape).view(BOOL)
-    if 0 in x.strides and kind is not PROD and _again(x):
-        return _of_repeated(kind, x, axes, result, shape, mean)
-    key = (kind.name, x.dtype, x.shape, x.strides, axes, result, shape, mean)
+def _operator(op: Op, params: Any) -> _Body:
+    """The operator's own body, on other axes."""
+
+    def along(axes: tuple[int, ...]) -> Any:
+        return replace(params, axis=axes, keepdims=False, exclude=False, scalar=False)
+
+    return _Body(op.name, lambda: op_key(op, along(())), lambda axes, x: op.call_with(Op.compute[op], along(axes), x))
+
+
+BODIES = {name: _operator(Op.get(name), ReduceAttrs()) for name in COMBINE}
+
+
+class _Plan(NamedTuple):
+    """A call on an array of a certain shape and strides: the order of its axes in memory, whether it is copied in that
+    order, what runs it, and how the axes that are left come into order."""
+
+    order: tuple[int, ...] | None
+    copied: bool
+    call: Call
+    back: tuple[int, ...] | None
+    shape: tuple[int, ...]
+
+    def run(self, x: Array) -> list[Array]:
+        if self.copied:
+            x = dense(x if self.order is None else x.transpose(self.order))
+        made = self.call.run([x, x])
+        return made if self.back is None else [each.transpose(self.back).reshape(self.shape) for each in made]
+
+
+_plans: Kept[_Plan] = Kept(KEPT)
+
+
+def _run(body: _Body, attribute: Any, x: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> list[Array]:
+    """What x, which is not empty, is reduced to along axes, in a shape. Bodies of one name differ by an attribute."""
+    key = (body.name, attribute, x.dtype, x.shape, x.strides, axes, shape)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plans.find(key, lambda: make_plan(kind, [x], axes, result, shape, mean))
-    return plan.run((x,))[0]
+        plan = _plans.find(key, lambda: _planned(body, x, axes, shape))
+    return plan.run(x)
+
+
+def _planned(body: _Body, x: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> _Plan:
+    order = memory_order(x)
+    turned, reduced_places = x.transpose(order), [order.index(axis) for axis in axes]
+    walked = joined(turned.shape, [steps_of(turned)], reduced_places)
+    copied = not is_dense_inside(turned) or not _is_nested(walked)
+    if copied:
+        walked = joined(turned.shape, [_dense_steps(turned.shape)], reduced_places)
+    if not any([axis.reduced for axis in walked]):
+        walked.insert(0, Axis(1, (x.size,), True))
+    along = tuple([number for number, axis in enumerate(walked) if axis.reduced])
+    extents = tuple([axis.extent for axis in walked])
+    rows = (extents[0], *[a.steps[0] // b.steps[0] for a, b in pairwise(walked)])  # as they lie apart in memory
+
+    def within(memory: te.Tensor, like: te.Tensor) -> Any:
+        return body.compute(along, te.compute(like.shape, lambda *i: memory[i]))
+
+    call = computed_call((body.key(), along), body.name, within, [(rows, x.dtype), (extents, x.dtype)])
+    kept = [axis for axis in order if axis not in axes]
+    back = None if kept == sorted(kept) else tuple([int(place) for place in np.argsort(kept)])
+    made = shape if back is None else tuple([x.shape[axis] for axis in kept])
+    call = call._replace(outputs=[(made, dtype) for _, dtype in call.outputs], read=frozenset())
+    return _Plan(None if order == tuple(range(x.ndim)) else order, copied, call, back, shape)
+
+
+def _is_nested(walked: Sequence[Axis]) -> bool:
+    """Whether elements lie as in some of the rows and columns of a dense array."""
+    steps = [axis.steps[0] for axis in walked]
+    return steps[-1:] == [1] and all([outer >= inner and outer % inner == 0 for outer, inner in pairwise(steps)])
+
+
+def _dense_steps(shape: Sequence[int]) -> list[int]:
+    return [prod(shape[place + 1 :]) for place in range(len(shape))]
+
+
+def reduced(name: str, x: Array, axes: tuple[int, ...], shape: tuple[int, ...] | None = None) -> Array:
+    """The sum, mean, product, maximum or minimum of x, which is not empty, without some axes or in a shape."""
+    shape = shape_after(x.shape, axes, False, True) if shape is None else shape
+    if x.dtype == BOOL:
+        return reduced(OF_BOOLS.get(name, name), x.view(np.uint8), axes, shape).view(BOOL)
+    if 0 in x.strides and name in REPEATED and _again(x):
+        return _of_repeated(name, x, axes).reshape(shape)
+    return _run(BODIES[name], None, x, axes, shape)[0]
 
 
 def _again(x: Array) -> list[int]:
@@ -59,25 +138,38 @@ def _again(x: Array) -> list[int]:
     return [axis for axis, (extent, stride) in both if extent > 1 and not stride]
 
 
-def _of_repeated(
-    kind: Reduction, x: Array, axes: tuple[int, ...], result: DType | None, shape: tuple[int, ...] | None, mean: bool
-) -> Array:
+def _of_repeated(name: str, x: Array, axes: tuple[int, ...]) -> Array:
     """The same where axes repeat one element: it is read once, and counts as often."""
     again = _again(x)
     once = x[tuple([slice(0, 1 if axis in again else None) for axis in range(x.ndim)])]
-    total = reduced(kind, np.ascontiguousarray(once), axes, mean=mean)
-    if kind is SUM and not mean:
-        total = total * prod([x.shape[axis] for axis in axes if axis in again])
+    total = reduced(name, np.ascontiguousarray(once), axes)
+    if name == "sum":
+        count = prod([x.shape[axis] for axis in axes if axis in again])
+        total = quietly(np.multiply, total, np.asarray(count).astype(x.dtype))
     kept = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
-    whole: Array = quietly(np.broadcast_to(total, kept).astype, total.dtype if result is None else result)
-    return whole if shape is None else whole.reshape(shape)
+    return np.array(np.broadcast_to(total, kept))
 
 
 def integer_sum(x: Array, axes: tuple[int, ...]) -> Array:
     """The sum of integers or bools along axes in int64, without those."""
     if x.size < FROM.reductions:
         return np.asarray(x.sum(axes, dtype=INT64))
-    return reduced(SUM, x.view(np.uint8) if x.dtype == BOOL else x, axes, INT64)
+    x = x.view(np.uint8) if x.dtype == BOOL else x
+    return _run(INTEGER_SUM, None, x, axes, shape_after(x.shape, axes, False, True))[0]
+
+
+def _wide_sum(axes: tuple[int, ...], x: te.Tensor) -> te.Tensor:
+    """Narrow integers are added up as int32 for a few terms."""
+    ks, place = over(x, axes)
+    least = INT32 if x.dtype.itemsize <= 2 else x.dtype
+
+    def total(*i: te.Expr) -> te.Expr:
+        return te.sum(te.cast(te.cast(x[place(i)], least), INT64), ks)
+
+    return te.compute(shape_after(x.shape, axes, False, True), total)
+
+
+INTEGER_SUM = _Body("integer_sum", lambda: "integer sum", _wide_sum)
 
 
 # Operators
@@ -104,37 +196,34 @@ def _result_of(params: Any, x: Array) -> tuple[tuple[int, ...], Any]:
     return _result(params.axis, params.keepdims, params.exclude, params.scalar, x.shape)
 
 
-def _reduction(name: str, kind: Reduction, mean: bool = False) -> None:
+def _reduction(name: str) -> None:
     """Registers a reduction from one element on: small ones are numpy's, without the reference's checks."""
 
-    @native(name, from_=1, fitting=False)
+    @native(name, fitting=False)
     def run(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
         (x,) = arrays
-        _check(x, "biu")
-        if mean and x.dtype.kind != "f":
-            raise Declined("dtype")
+        _check(x, "" if name == "mean" else "biu")
         axes, shape = _result_of(params, x)
         if x.size < FROM.reductions:
-            small: Array = quietly(_by_numpy, kind, x, axes, shape, mean)
+            small: Array = quietly(_by_numpy, name, x, axes, shape)
             return small
-        return reduced(kind, x, axes, x.dtype, shape, mean)
+        return reduced(name, x, axes, shape)
 
 
-for _name, _kind in (("sum", SUM), ("prod", PROD), ("max", MAX), ("min", MIN)):
-    _reduction(_name, _kind)
-_reduction("mean", SUM, mean=True)
+for _name in COMBINE:
+    _reduction(_name)
 
 
-def _by_numpy(kind: Reduction, x: Array, axes: tuple[int, ...], shape: tuple[int, ...], mean: bool) -> Array:
-    wide = FLOAT64 if x.dtype.kind == "f" and (kind is SUM or kind is PROD) else x.dtype
-    total = COMBINE[kind.combiner](x, axes, wide)
-    if mean:
+def _by_numpy(name: str, x: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    wide = FLOAT64 if x.dtype.kind == "f" and name in ("sum", "mean", "prod") else x.dtype
+    total = COMBINE[name](x, axes, wide)
+    if name == "mean":
         total = total / prod([x.shape[axis] for axis in axes])
     result = np.asarray(total, x.dtype)
     return result if result.shape == shape else result.reshape(shape)
 
 
-@native("collapse_sum", from_=FROM.totals, fitting=False)
+@native("collapse_sum", fitting=False)
 def run_collapse_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The sum along what broadcast."""
     x, like = arrays
@@ -142,15 +231,15 @@ def run_collapse_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     axes = _repeated(like.shape, x.shape)
     if axes is None:
         raise Declined("shapes")
-    return reduced(SUM, x, axes, x.dtype, like.shape)
+    return reduced("sum", x, axes, like.shape)
 
 
-@native("_expand_like_grad", from_=FROM.totals, fitting=False)
+@native("_expand_like_grad", fitting=False)
 def run_expand_like_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The sum along what was repeated."""
     g, x = arrays
     _check(g)
-    return reduced(SUM, g, tuple(repeated_axes(params, g.shape, x.shape)), g.dtype, x.shape)
+    return reduced("sum", g, tuple(repeated_axes(params, g.shape, x.shape)), x.shape)
 
 
 @lru_cache(maxsize=4096)
@@ -162,53 +251,18 @@ def _repeated(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[int, ...]
     return tuple(collapse_axes(whole, shape))
 
 
-def _totals(kind: Reduction, arrays: Sequence[Array], axes: tuple[int, ...]) -> list[Array]:
-    """Each term, in the wide dtype."""
-    key = (kind.name, axes, *[(a.dtype, a.shape, a.strides) for a in arrays])
-    return _plans.find(key, lambda: make_plan(kind, arrays, axes)).run(arrays)
+def _joined_axes(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The extents of a dense array when neighbours that are reduced, or kept, are joined; and which of them are
+    reduced."""
+    walked = joined(shape, [_dense_steps(shape)], axes)
+    along = [number for number, axis in enumerate(walked) if axis.reduced]
+    return tuple([axis.extent for axis in walked]), tuple(along)
 
 
-def _beside(x: Array, total: Array, axes: tuple[int, ...]) -> Array:
-    """A result of a reduction, repeated along the axes it went."""
-    kept = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
-    return np.broadcast_to(total.reshape(kept), x.shape)
-
-
-@native("_variance", from_=FROM.totals, takes=floats, fitting=False)
-def run_variance(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
-    """Squared distances from the mean as the data's dtype has it; the sum of distances tells how
-    far that is from the mean itself."""
+@native("_variance", "_norm", "logsumexp", takes=floats, fitting=False)
+def run_total(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     (x,) = arrays
-    axes, shape = _result_of(params, x)
-    count = prod([x.shape[axis] for axis in axes])
-    near = reduced(SUM, x, axes, x.dtype, mean=True)
-    total, squares = _totals(DISTANCES, [x, _beside(x, near, axes)], axes)
-    with np.errstate(all="ignore"):
-        squares -= total * total / count
-        variance = np.divide(squares, max(count - params.correction, 0), out=squares)
-        mean = near + total / count
-    return [moment.reshape(shape).astype(x.dtype, copy=False) for moment in (variance, mean)]
-
-
-@native("_norm", from_=FROM.totals, takes=floats, fitting=False)
-def run_norm(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    (x,) = arrays
-    axes, shape = _result_of(params, x)
-    (squares,) = _totals(SQUARES, [x], axes)
-    norms: Array = quietly(np.sqrt(squares).reshape(shape).astype, x.dtype)
-    return norms
-
-
-@native("logsumexp", from_=FROM.totals, takes=floats, fitting=False)
-def run_log_sum(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    (x,) = arrays
-    axes, shape = _result_of(params, x)
-    top = np.asarray(reduced(MAX, x, axes))
-    top = np.where(np.isinf(top), top.dtype.type(0), top)
-    (powers,) = _totals(POWERS, [x, _beside(x, top, axes)], axes)
-    with np.errstate(all="ignore"):
-        logarithms: Array = np.log(powers) + top
-    return logarithms.reshape(shape).astype(x.dtype, copy=False)
+    return _run(_operator(op, params), getattr(params, "correction", None), x, *_result_of(params, x))
 
 
 def _joined_data(x: Array, axes: tuple[int, ...]) -> tuple[Array, tuple[int, ...]]:
@@ -216,11 +270,11 @@ def _joined_data(x: Array, axes: tuple[int, ...]) -> tuple[Array, tuple[int, ...
     _check(x)
     if not x.flags.c_contiguous:
         raise Declined("not contiguous")
-    extents, along = joined_axes(x.shape, axes)
+    extents, along = _joined_axes(x.shape, axes)
     return x.reshape(extents), along
 
 
-@native("argmax", "argmin", from_=FROM.positions, fitting=False)
+@native("argmax", "argmin", fitting=False)
 def run_position(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     """None where neighbours in memory are compared: numpy is faster."""
     (x,) = arrays
@@ -233,7 +287,7 @@ def run_position(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     return run_generic(op, ReduceAttrs(axis=along, dtype=params.dtype), [joined])[0].reshape(shape)
 
 
-@native("_max_mask", "_min_mask", from_=FROM.masks, fitting=False)
+@native("_max_mask", "_min_mask", fitting=False)
 def run_mask(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """Where the largest or smallest stand."""
     (x,) = arrays

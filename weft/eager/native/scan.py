@@ -10,7 +10,6 @@ from ...core.op import Op
 from ...lower.cpu.scan import SCANS, walk_of
 from .calls import Array, Declined, native, not_empty
 from .generic import run_template
-from .thresholds import FROM
 
 
 def _alike(arrays: Sequence[Array]) -> None:
@@ -23,7 +22,7 @@ def _alike(arrays: Sequence[Array]) -> None:
     not_empty(arrays)
 
 
-@native(*SCANS, from_=FROM.scans, takes=_alike, fitting=False)
+@native(*SCANS, takes=_alike, fitting=False)
 def run_scan(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     if walk_of(op.name, params, arrays[0].shape) is None:
         raise Declined("attributes")

@@ -1,5 +1,6 @@
 """The template of weight gradients: a filter tap is a product of two matrices over all windows in
-which it stands on an element. Vectors of the data's channels, some outputs side by side.
+which it stands on an element. Vectors of channels, of the data or of the windows, some channels of
+the other side by side.
 
     result[o, i, p, q] = sum over images and windows (y, x) inside of
                          windows[n, o, y, x] * data[n, i, row(y, p), column(x, q)]
@@ -7,27 +8,29 @@ which it stands on an element. Vectors of the data's channels, some outputs side
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ... import te
 from ...base.cpu_target import CpuTarget
 from ...base.dtype import DType
 from ...core.fused import FusedGroup
 from ...ops._layouts import physical_index
-from ...ops.nn._convolution import Convolution
+from ...ops.nn._convolution import NCHW, OIHW, Convolution
+from ...ops.nn._windows import Window
 from ...te.build import KernelBuilder
-from ...te.expr import Expr, as_expr, minimum
-from ...te.loops import Buffer
+from ...te.expr import Expr, minimum
+from ...te.loops import Buffer, Kernel
+from ...te.transform import lower_vectors
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Temporary, kernel_name
 from .long_sums import finished
 from .operands import Facts, Operand, Packed, in_blocks, lanes_for
-from .taps import Line, padded, windows_inside
+from .taps import Line, windows_inside
 from .tile import MAX_PANELS, registers
 
-MAX_OUTPUTS = 8
+MAX_OTHERS = 8
 
 
 class FilterSum(NamedTuple):
@@ -56,32 +59,56 @@ class FilterSum(NamedTuple):
         return Line(window, self.windows.extents()[letter], self.data.extents()[letter], False)
 
 
-class _FilterPlan(NamedTuple):
-    """Blocks of `lanes` channels in `panels` side by side, for `outputs` at once."""
+class Form(NamedTuple):
+    """Vectors of outputs or of channels, `panels` of them side by side, for `others` at once."""
 
-    lanes: int
-    blocks: int
+    by_output: bool
     panels: int
-    outputs: int
+    others: int
+
+
+class _FilterPlan(NamedTuple):
+    form: Form
+    lanes: int
+    blocks: int  # of a group; of all channels where every channel is a group
+
+
+def _sizes(target: CpuTarget) -> list[tuple[int, int]]:
+    """The panels and others that registers hold."""
+    sizes = product(range(1, MAX_PANELS + 1), range(1, MAX_OTHERS + 1))
+    return [(panels, others) for panels, others in sizes if panels * (others + 1) < registers(target)]
+
+
+def open_sizes(target: CpuTarget) -> list[tuple[int, int]]:
+    """A few of those, for kernels that serve any channels."""
+    panels = 4 if registers(target) > 16 else 2
+    return [(panels, 6), (1, MAX_OTHERS), (panels, 3), (panels, 1)]
+
+
+def chosen(outputs: int, channels: int, lanes: Sequence[int], sizes: Iterable[tuple[int, int]]) -> Form:
+    """The form with the fewest operations, where vectors of channels and of outputs have so many lanes; 0: none."""
+
+    def operations(form: Form) -> float:
+        wide, others = (outputs, channels) if form.by_output else (channels, outputs)
+        vectors = -(-wide // (lanes[form.by_output] * form.panels)) * form.panels
+        return vectors * -(-others // form.others) * form.others * (1 + 1 / form.panels + 1 / form.others)
+
+    sides = [bool(side) for side in (0, 1) if lanes[side]]
+    return min((Form(side, *size) for side in sides for size in sizes), key=operations)
 
 
 def _plan_of(job: FilterSum, target: CpuTarget) -> _FilterPlan | None:
-    channels = job.conv.groups if job.depthwise else job.channels
-    lanes = lanes_for(channels, job.wide, target)
-    shared = job.conv.groups > 1 and not job.depthwise
-    if lanes < 2 or (shared and channels % lanes):
-        return None  # blocks of channels would reach into the next group
-    blocks = -(-channels // lanes)
     if job.depthwise:
-        return _FilterPlan(lanes, blocks, 1, 1)
-    sizes = product(range(1, min(MAX_PANELS, blocks) + 1), range(1, MAX_OUTPUTS + 1))
-    fitting = [
-        (padded(blocks, panels) * padded(job.outputs, outputs) * (1 + 1 / panels + 1 / outputs), panels, outputs)
-        for panels, outputs in sizes
-        if panels * (outputs + 1) < registers(target) and outputs <= job.outputs
-    ]
-    _, panels, outputs = min(fitting)
-    return _FilterPlan(lanes, blocks, panels, outputs)
+        lanes = lanes_for(job.conv.groups, job.wide, target)
+        return _FilterPlan(Form(False, 1, 1), lanes, -(-job.conv.groups // lanes)) if lanes > 1 else None
+    counts = (job.channels, job.outputs)
+    widths = [lanes_for(count, job.wide, target) for count in counts]
+    fit = [lanes > 1 and (job.conv.groups == 1 or count % lanes == 0) for lanes, count in zip(widths, counts)]
+    if not any(fit):
+        return None  # blocks of channels would reach into the next group
+    form = chosen(job.outputs, job.channels, [lanes * ok for lanes, ok in zip(widths, fit)], _sizes(target))
+    lanes = widths[form.by_output]
+    return _FilterPlan(form, lanes, -(-counts[form.by_output] // lanes))
 
 
 def filter_sum_kernels(job: FilterSum, group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel] | None:
@@ -90,102 +117,127 @@ def filter_sum_kernels(job: FilterSum, group: FusedGroup, fact: Facts, target: C
     if plan is None:
         return None
     name = kernel_name(group)
-    data = in_blocks(f"{name}_blocks", job.data, plan.lanes, job.wide, 0, target)
-    windows = Packed(job.windows.entry)
+    wide, other = (job.windows, job.data) if plan.form.by_output else (job.data, job.windows)
+    packed = [in_blocks(f"{name}_blocks", wide, plan.lanes, job.wide, 0, target), Packed(other.entry)]
     if job.depthwise:
-        windows = in_blocks(f"{name}_windows", job.windows, plan.lanes, job.wide, 1, target)
-    before = [packed.kernel for packed in (data, windows) if packed.kernel is not None]
-    return [*before, _main_kernel(name, job, plan, group, fact, data, windows)]
+        packed[1] = in_blocks(f"{name}_windows", other, plan.lanes, job.wide, 1, target)
+    before = [made.kernel for made in packed if made.kernel is not None]
+    return [*before, _main_kernel(name, job, plan, group, fact, packed, (wide, other))]
 
 
 def _main_kernel(
-    name: str, job: FilterSum, plan: _FilterPlan, group: FusedGroup, fact: Facts, data: Packed, windows: Packed
+    name: str,
+    job: FilterSum,
+    plan: _FilterPlan,
+    group: FusedGroup,
+    fact: Facts,
+    packed: Sequence[Packed],
+    read: Sequence[Operand],
 ) -> LoweredKernel:
     b = KernelBuilder(name)
     buffers = [
-        b.arg(letter, packed.place.dtype, packed.place.shape)
-        if isinstance(packed.place, Temporary)
+        b.arg(letter, made.place.dtype, made.place.shape)
+        if isinstance(made.place, Temporary)
         else b.arg(letter, operand.dtype, operand.shape)
-        for letter, packed, operand in (("x", data, job.data), ("g", windows, job.windows))
+        for letter, made, operand in zip("vx", packed, read)
     ]
     epilogue = Epilogue(b, group, fact)
     shape, dtype = static_spec(fact(group.outputs[0]))
     out = b.arg("out", dtype, shape)
-    _FilterGradient(b, job, plan, epilogue, buffers[0], buffers[1], out).write()
-    arguments = (data.place, windows.place, *epilogue.arguments, group.outputs[0])
-    work = 1
-    for extent in (*job.windows.extents().values(), job.channels):
+    _FilterGradient(b, job, plan, epilogue.finished, buffers, out).write()
+    arguments = (*(made.place for made in packed), *epilogue.arguments, group.outputs[0])
+    work = job.channels
+    for extent in (*job.windows.extents().values(), *(window.size for window in job.conv.windows)):
         work *= extent
-    for window in job.conv.windows:
-        work *= window.size
     return LoweredKernel(finished(b.finish()), arguments, max(work, 1))
 
 
+def filters_kernel(by_output: bool, panels: int, others: int, target: CpuTarget, dtype: DType) -> Kernel:
+    """The kernel in NCHW whose extents are scalars: images, groups, channels and outputs of a group, then down and
+    across: extent of the data, windows, taps, stride, padding before and dilation; and turns. Buffers: blocks of one
+    operand, by groups, the other operand, and the result."""
+    form, lanes = Form(by_output, panels, others), target.lanes(dtype)
+    b = KernelBuilder(f"open_filters_{dtype.name}")
+    images, groups, channels, outputs = (b.scalar(name) for name in ("images", "groups", "channels", "outputs"))
+    axes: Any = [[b.scalar(f"{axis}_{number}") for number in range(6)] for axis in "hw"]
+    windows: Any = tuple(Window(size, stride, before, 0, dilation) for _, _, size, stride, before, dilation in axes)
+    data, made = ((images, groups * count, *(axis[i] for axis in axes)) for i, count in enumerate((channels, outputs)))
+    result = (groups * outputs, channels, *(window.size for window in windows))
+    nowhere: Any = None
+    operands: Any = [Operand(nowhere, NCHW, shape, dtype) for shape in (made, data)]
+    conv = Convolution(windows, groups, NCHW, OIHW, NCHW)  # type: ignore[arg-type]
+    job = FilterSum(conv, operands[0], operands[1], Operand(nowhere, OIHW, result, dtype), dtype)
+    blocks: Any = ((outputs if form.by_output else channels) + (lanes - 1)) // lanes
+    wide, other = (made, data) if form.by_output else (data, made)
+    buffers = [b.arg("v", dtype, (images, groups * blocks, *wide[2:], lanes)), b.arg("x", dtype, other)]
+    out = b.arg("out", dtype, result)
+    writer = _FilterGradient(b, job, _FilterPlan(form, lanes, blocks), lambda value, index: value, buffers, out)
+    writer.write(b.scalar("turns"))
+    return lower_vectors(b.finish())
+
+
 class _FilterGradient:
-    """Writes the main kernel: a task is some outputs and panels of channels, at all taps."""
+    """Writes the main kernel: a task is a tap of some panels and others."""
 
     def __init__(
         self,
         b: KernelBuilder,
         job: FilterSum,
         plan: _FilterPlan,
-        epilogue: Epilogue,
-        data: Buffer,
-        windows: Buffer,
+        finish: Callable[[Expr, Sequence[Expr]], Expr],
+        buffers: Sequence[Buffer],
         out: Buffer,
     ) -> None:
-        self.b, self.job, self.plan, self.epilogue = b, job, plan, epilogue
-        self.data, self.windows, self.out = data, windows, out
+        self.b, self.job, self.plan, self.finish = b, job, plan, finish
+        self.form = plan.form
+        (self.vectors, self.others), self.out = buffers, out
+        self.counts: Any = (job.channels, job.outputs)  # of a group: in lanes, and the others
+        if plan.form.by_output:
+            self.counts = self.counts[::-1]
+        if job.depthwise:
+            self.counts = (job.conv.groups, 1)
 
-    def write(self) -> None:
-        b, job, plan = self.b, self.job, self.plan
-        teams = -(-plan.blocks // plan.panels)
-        crews = 1 if job.depthwise else -(-job.outputs // plan.outputs)
-        groups = 1 if job.depthwise else job.conv.groups
-        with b.parallel("task", groups * teams * crews) as task:
-            self.group = b.let("group", task // (teams * crews)) if groups > 1 else as_expr(0)
-            self.first = b.let("first", task // crews % teams * plan.panels)
-            self.output = b.let("output", task % crews * plan.outputs)
-            down, across = job.conv.windows
-            with b.loop("p", down.size) as p, b.loop("q", across.size) as q:
-                self._tap(p, q)
+    def write(self, turns: Any = None) -> None:
+        b, job, form = self.b, self.job, self.form
+        groups: Any = 1 if job.depthwise else job.conv.groups
+        teams, crews = -(-self.plan.blocks // form.panels), -(-self.counts[1] // form.others)
+        down, across = (window.size for window in job.conv.windows)
+        with b.parallel("task", groups * teams * crews * down * across if turns is None else turns) as task:
+            p, q = b.let("p", task // across % down), b.let("q", task % across)
+            rest = b.let("rest", task // (down * across))
+            self.group = b.let("group", rest // (teams * crews))
+            self.first = b.let("first", rest // crews % teams * form.panels)
+            self.other = b.let("other", rest % crews * form.others)
+            self._tap(p, q)
 
     def _tap(self, p: Expr, q: Expr) -> None:
-        b, plan = self.b, self.plan
+        b, form = self.b, self.form
         rows = [b.let("y", v) for v in windows_inside(self.job.line("H"), p)]
         columns = [b.let("x", v) for v in windows_inside(self.job.line("W"), q)]
-        with b.vector("lane", plan.lanes) as lane:
-            sums = [
-                [b.alloc("sum", self.job.wide, (), scope="register") for _ in range(plan.panels)]
-                for _ in range(plan.outputs)
-            ]
-            for one in (one for row in sums for one in row):
+        places = list(product(range(form.others), range(form.panels)))
+        with b.vector("lane", self.plan.lanes) as lane:
+            sums = [b.alloc("sum", self.job.wide, (), scope="register") for _ in places]
+            for one in sums:
                 b.store(one, (), 0)
             images = self.job.data.extents()["N"]
             with b.loop("n", images) as n, b.loop("h", rows[1]) as h, b.loop("w", columns[1]) as w:
                 self._window(n, h, w, rows, columns, sums, lane)
-            for number, row in enumerate(sums):
-                for panel, one in enumerate(row):
-                    self._finish(one[()], number, panel, p, q, lane)
+            for one, (other, panel) in zip(sums, places):
+                self._finish(one[()], other, panel, p, q, lane)
 
     def _window(
-        self,
-        n: Expr,
-        h: Expr,
-        w: Expr,
-        rows: Sequence[Expr],
-        columns: Sequence[Expr],
-        sums: list[list[Buffer]],
-        lane: Expr,
+        self, n: Expr, h: Expr, w: Expr, rows: Sequence[Expr], columns: Sequence[Expr], sums: list[Buffer], lane: Expr
     ) -> None:
         """Adds what one window gives to all sums."""
-        b = self.b
+        b, form = self.b, self.form
         down, across = self.job.conv.windows
         source = (rows[2] + h * down.stride, columns[2] + w * across.stride)
-        vectors = [b.let("v", self.data[n, self._block(panel), *source, lane]) for panel in range(self.plan.panels)]
-        for number, row in enumerate(sums):
-            value = b.let("g", self._at_window(n, number, rows[0] + h, columns[0] + w, lane))
-            for one, vector in zip(row, vectors):
+        window = (rows[0] + h, columns[0] + w)
+        wide, at = (window, source) if form.by_output else (source, window)
+        vectors = [b.let("v", self.vectors[n, self._block(panel), *wide, lane]) for panel in range(form.panels)]
+        for other in range(form.others):
+            value = b.let("g", self._other(n, other, *at, lane))
+            for one, vector in zip(sums[other * form.panels :], vectors):
                 b.store(one, (), one[()] + value * vector)
 
     def _block(self, panel: int) -> Expr:
@@ -193,32 +245,28 @@ class _FilterGradient:
         block = minimum(self.first + panel, self.plan.blocks - 1)
         return self.group * self.plan.blocks + block
 
-    def _at_window(self, n: Expr, number: int, y: Expr, x: Expr, lane: Expr) -> Expr:
-        if self.job.depthwise:
-            return self.windows[n, self._block(0), y, x, lane]
-        output = minimum(self.output + number, self.job.outputs - 1)
-        at = {"N": n, "C": self.group * self.job.outputs + output, "H": y, "W": x}
-        return te.cast(self.windows[physical_index(self.job.windows.layout, at)], self.job.wide)
+    def _other(self, n: Expr, number: int, y: Expr, x: Expr, lane: Expr) -> Expr:
+        job = self.job
+        if job.depthwise:
+            return self.others[n, self._block(0), y, x, lane]
+        channel = self.group * self.counts[1] + minimum(self.other + number, self.counts[1] - 1)
+        layout = (job.data if self.form.by_output else job.windows).layout
+        return te.cast(self.others[physical_index(layout, {"N": n, "C": channel, "H": y, "W": x})], job.wide)
 
     def _finish(self, value: Expr, number: int, panel: int, p: Expr, q: Expr, lane: Expr) -> None:
-        """Stores a result, where the lane is a channel and the turn an output."""
-        b, job, plan = self.b, self.job, self.plan
-        channel = b.let("c", (self.first + panel) * plan.lanes + lane)
-        at: dict[str, Expr] = {"O": channel, "I": as_expr(0), "H": p, "W": q}
-        if job.depthwise:
-            inside, whole = channel < job.conv.groups, job.conv.groups % plan.lanes == 0
+        """Stores a result, where the lane is a channel and the number another."""
+        b, job, form = self.b, self.job, self.form
+        channel, other = b.let("c", (self.first + panel) * self.plan.lanes + lane), self.other + number
+        output, inner = (channel, other) if form.by_output or job.depthwise else (other, channel)
+        at = {"O": self.group * job.outputs + output, "I": inner, "H": p, "W": q}
+        index = physical_index(job.result.layout, at)
+        sizes = (form.panels * self.plan.lanes, form.others)
+        if all(type(count) is int and count % size == 0 for count, size in zip(self.counts, sizes)):
+            self._store(value, index)
         else:
-            output = self.output + number
-            inside = (channel < job.channels) & (output < job.outputs)
-            whole = job.channels % (plan.lanes * plan.panels) == job.outputs % plan.outputs == 0
-            at |= {"O": self.group * job.outputs + output, "I": channel}
-        if whole:
-            self._store(value, at)
-        else:
-            with b.when(inside):
-                self._store(value, at)
+            with b.when((channel < self.counts[0]) & (other < self.counts[1])):
+                self._store(value, index)
 
-    def _store(self, value: Expr, at: dict[str, Expr]) -> None:
-        index = physical_index(self.job.result.layout, at)
+    def _store(self, value: Expr, index: Sequence[Expr]) -> None:
         made = self.b.let("s", te.cast(value, self.job.result.dtype))
-        self.b.store(self.out, index, self.epilogue.finished(made, index))
+        self.b.store(self.out, index, self.finish(made, index))

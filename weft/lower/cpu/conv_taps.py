@@ -83,12 +83,13 @@ def plan_of(job: TapSum, target: CpuTarget) -> TapPlan | None:
     budget, parts = registers(target), phases(line)
     longest = max((phase.length for phase in parts), default=1)
     most = 1 if job.depthwise else min(MAX_PANELS, blocks)
+    shares = any(len(phase.taps) > 1 for phase in parts)  # a source, read by one tap, is kept for the next
     sizes = [
-        (padded(blocks, panels) * (1 + 1 / width + 1 / panels), width, panels)
+        (padded(blocks, panels) * (1 + 1 / width + 1 / panels), panels, width)
         for panels, width in product(range(1, most + 1), range(1, min(MAX_ACROSS, longest) + 1))
-        if width * panels + panels + 1 <= budget
+        if width * panels + panels + (width if shares else 1) <= budget
     ]
-    for _, width, panels in sorted(sizes):
+    for _, panels, width in sorted(sizes):  # of equals with fewer panels: weights come from further away
         columns = [(phase, runs(phase, line.sources, width)) for phase in parts]
         if panels * sum(code_size(part) for _, part in columns) <= MAX_CODE:
             return TapPlan(lanes, blocks, panels, columns)

@@ -7,7 +7,8 @@ from ..lowering import Lowering, Template
 from .attention import attention_kernels
 from .byte_product import byte_product_kernels
 from .conv_grad import filter_kernels, gradient_kernels, plain_conv_kernels, tap_kernels
-from .product import product_kernels
+from .pool_grad import POOL_GRADIENTS, pool_grad_kernels
+from .product import batched_kernels, product_kernels
 from .row_kernel import row_kernels
 from .scan import SCANS, scan_kernels
 from .stage import stage_kernel
@@ -21,12 +22,14 @@ LOWERING = Lowering[CpuTarget](
         **dict.fromkeys(ROW_WISE.split(), Template(row_kernels, takes_open_sizes=True)),
         "_winograd_conv2d": Template(winograd_kernels, takes_strides=True, takes_open_sizes=True),
         "_packed_matmul": Template(product_kernels, takes_open_sizes=True),
+        "batch_matmul": Template(batched_kernels, takes_strides=True, takes_open_sizes=True),
         "_byte_matmul": Template(byte_product_kernels),
         "_byte_conv2d": Template(byte_product_kernels),
         "_strided_attention": Template(attention_kernels, takes_open_sizes=True),
         "conv2d": Template(plain_conv_kernels, takes_strides=True, takes_open_sizes=True),
         "conv2d_transpose": Template(tap_kernels, takes_strides=True, takes_open_sizes=True),
         **dict.fromkeys(SCANS, Template(scan_kernels, takes_open_sizes=True)),
+        **dict.fromkeys(POOL_GRADIENTS, Template(pool_grad_kernels, takes_open_sizes=True)),
         "_conv2d_grad": Template(gradient_kernels),
         "_conv2d_grad_data": Template(tap_kernels, takes_strides=True),
         "_conv2d_transpose_grad_data": Template(tap_kernels, takes_strides=True),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from ...te.expr import Expr, Var, as_expr, minimum
+from ...te.build import KernelBuilder
+from ...te.expr import Const, Expr, ExprLike, Var, as_expr, minimum
 from ...te.extents import is_open
 from ...te.loops import Buffer, For, If, Kernel, Let, Parallel, Seq, Stmt
 from ...te.simplify_loops import sequence, simplify_statement
@@ -17,11 +18,21 @@ BLOCK_ELEMENTS = 4096  # what one turn of the parallel loop does when there is o
 LONGEST = 1 << 40  # no axis has as many turns
 
 
+LaneLoop = Callable[[Var, ExprLike, ExprLike, int, Stmt], Stmt]
+
+
 class Axis(NamedTuple):
     """A loop variable and how many turns it makes: a number, or a size that is an argument."""
 
     var: Var
     extent: Any
+
+
+class Nest(NamedTuple):
+    """Axes, and what happens at one element of them."""
+
+    axes: list[Axis]
+    body: Stmt
 
 
 def turns_of(axes: Iterable[Axis]) -> dict[Var, tuple[int, int]]:
@@ -34,34 +45,26 @@ def simplified(body: Stmt, axes: Iterable[Axis]) -> Stmt:
     return simplify_statement(body, turns_of(axes))
 
 
-def vector_loop(axis: Axis, lanes: int, body: Stmt) -> Stmt:
-    """The loop in steps of `lanes`, then once with as many lanes as are left."""
-    if is_open(axis.extent):
-        return open_vector_loop(axis.var, as_expr(0), as_expr(axis.extent), lanes, body)
-    full, rest = divmod(axis.extent, lanes)
-    parts: list[Stmt] = []
-    if full:
-        outer, lane = Var(f"{axis.var.name}_o"), Var(f"{axis.var.name}_v")
-        inner = substitute(body, {axis.var: outer * lanes + lane})
-        parts.append(For(outer, as_expr(full), For(lane, as_expr(lanes), inner, "vector")))
-    if rest:
-        lane = Var(f"{axis.var.name}_t")
-        inner = substitute(body, {axis.var: lane + full * lanes})
-        parts.append(For(lane, as_expr(rest), inner, "vector" if rest > 1 else "serial"))
-    return sequence(parts)
-
-
-def open_vector_loop(var: Var, start: Expr, end: Expr, lanes: int, body: Stmt) -> Stmt:
-    """var = start .. end - 1 in lanes; in the last turn only those before the end do anything."""
-    turn, lane, rest, full, last = Var("turn"), Var("lane"), Var("lane"), Var("full"), Var("last")
+def lane_loop(var: Var, start: ExprLike, end: ExprLike, lanes: int, body: Stmt) -> Stmt:
+    """var = start .. end - 1 in lanes. In the last turn there are as many as are left, where that is a number, else
+    only those before the end do anything."""
+    start, end = as_expr(start), as_expr(end)
+    turn, lane, rest = (Var(f"{var.name}_{letter}") for letter in "ovt")
 
     def at(index: Expr) -> Stmt:
         return substitute(body, {var: index})
 
-    main = For(turn, full, For(lane, as_expr(lanes), at(start + turn * lanes + lane), "vector"))
+    def turns(count: Expr) -> Stmt:
+        return For(turn, count, For(lane, as_expr(lanes), at(start + turn * lanes + lane), "vector"))
+
+    if isinstance(start, Const) and isinstance(end, Const):
+        full, left = divmod(int(end.value) - int(start.value), lanes)
+        tail = For(rest, as_expr(left), at(start + full * lanes + rest), "vector" if left > 1 else "serial")
+        return sequence([*([turns(as_expr(full))] if full else []), *([tail] if left else [])])
+    count, last = Var("full"), Var("last")
     tail = For(rest, as_expr(lanes), If(last + rest < end, at(last + rest)), "vector")
-    both = Let(last, start + full * lanes, Seq((main, If(last < end, tail))))
-    return Let(full, (end - start) // lanes, both)
+    both = Let(last, start + count * lanes, Seq((turns(count), If(last < end, tail))))
+    return Let(count, (end - start) // lanes, both)
 
 
 def finished_kernel(name: str, buffers: Sequence[Buffer], outer: Sequence[Axis], body: Stmt) -> Kernel:
@@ -77,15 +80,17 @@ def finished_kernel(name: str, buffers: Sequence[Buffer], outer: Sequence[Axis],
     return finished(Kernel(name, tuple(buffers), body, Parallel(var, as_expr(total))))
 
 
-def in_blocks(axis: Axis, lanes: int, body: Stmt) -> tuple[Axis, Stmt]:
-    """One long vector loop as blocks, which threads can share, and what one block does."""
-    block = max(BLOCK_ELEMENTS // lanes, 1) * lanes
+def in_blocks(
+    axis: Axis, lanes: int, body: Stmt, elements: int = BLOCK_ELEMENTS, loop: LaneLoop = lane_loop
+) -> tuple[Axis, Stmt]:
+    """One long vector loop as blocks of about so many elements, which threads can share, and what one block does."""
+    block = max(elements // lanes, 1) * lanes
     if is_open(axis.extent):
         number, first = Var("block"), Var("first")
         end = minimum(first + block, as_expr(axis.extent))
-        inner = Let(first, number * block, open_vector_loop(axis.var, first, end, lanes, body))
+        inner = Let(first, number * block, loop(axis.var, first, end, lanes, body))
         return Axis(number, (axis.extent + (block - 1)) // block), inner
-    return cut(axis, block, body, lambda part, stmt: vector_loop(part, lanes, stmt))
+    return cut(axis, block, body, lambda part, stmt: loop(part.var, 0, part.extent, lanes, stmt))
 
 
 def cut(axis: Axis, block: int, body: Stmt, make: Callable[[Axis, Stmt], Stmt]) -> tuple[Axis, Stmt]:
@@ -102,3 +107,18 @@ def cut(axis: Axis, block: int, body: Stmt, make: Callable[[Axis, Stmt], Stmt]) 
     if not full:
         return Axis(number, 1), tail
     return Axis(number, full + 1), If(number < full, whole, tail)
+
+
+def coordinates(b: KernelBuilder, number: Expr, extents: Sequence[Expr]) -> list[Expr]:
+    """The indices of an element that is given by its row-major number."""
+    index: list[Expr] = []
+    for extent in reversed(extents[1:]):
+        index.append(b.let("i", number % extent))
+        number = b.let("rest", number // extent)
+    return [number, *reversed(index)] if extents else []
+
+
+def row_starts(b: KernelBuilder, row: Expr, extents: Sequence[Expr], strides: Sequence[Sequence[Expr]]) -> list[Expr]:
+    """Where the row of that number begins, for operands with these strides."""
+    index = coordinates(b, row, extents)
+    return [b.let("start", sum([i * step for i, step in zip(index, steps)], as_expr(0))) for steps in strides]

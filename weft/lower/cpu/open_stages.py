@@ -4,21 +4,31 @@ for each row."""
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 from ...base.cpu_facts import COSTS
 from ...base.cpu_target import CpuTarget
-from ...te.expr import Call, Expr, Load, Reduce, as_expr
-from ...te.extents import Trace
-from ...te.loops import For, Stmt, buffer
+from ...te.expr import Call, Expr, ExprLike, Load, Reduce, Var, as_expr
+from ...te.extents import Trace, is_open, stays_open
+from ...te.jam import jam
+from ...te.loops import Buffer, For, If, Kernel, Let, Seq, Stmt, buffer
 from ...te.schedule import inline, loop_nest
+from ...te.simplify_loops import sequence, statements
 from ...te.tensor import Tensor
-from ...te.visit import loads, postorder, substitute
+from ...te.visit import free_of, loads, postorder, substitute
+from ..access import accessed, step
 from ..group import LoweredKernel, Strides, Temporary, reached_tensors
-from .nest import Axis
-from .open.nest import Nest, nest_kernel
+from .nest import BLOCK_ELEMENTS, Axis, Nest, finished_kernel, in_blocks
+from .open.hoist import hoist, hoisted, vector_loop
+from .open.joined import join_axes, join_loops
 from .open.reuse import with_reuse
+from .open.sums import calls, cascaded, in_lanes, widened
+from .pointwise import vector_lanes
+
+SUMMED = 8  # vectors side by side where each is a reduction
+SHORT, SHORT_CALLS = 16, 32  # turns of a loop that is not worth lanes, and of one that computes functions
 
 
 def reductions(output: Tensor, stored: Container[Tensor]) -> list[Reduce]:
@@ -67,6 +77,14 @@ def _all_loads(tensor: Tensor, places: Mapping[Tensor, Hashable]) -> list[Load]:
     return direct + [load for source in nested for load in _all_loads(source, places)]
 
 
+def _are_short(order: Sequence[Tensor], places: Mapping[Tensor, Hashable]) -> bool:
+    """Whether rows are better reduced side by side."""
+    bodies = [tensor.body for tensor in order if tensor.body is not None]
+    computes = any(isinstance(node, Call) for node in postorder(bodies))
+    extents = [extents_of(reductions(tensor, places)) for tensor in order]
+    return any(is_short(prod(each), computes) for each in extents if each)
+
+
 def open_kernels(
     name: str, order: Sequence[Tensor], places: dict[Tensor, Hashable], target: CpuTarget, trace: Trace
 ) -> list[LoweredKernel]:
@@ -75,6 +93,8 @@ def open_kernels(
     for tensor in order:
         places.setdefault(tensor, Temporary(len(places), tensor.shape, tensor.dtype))
     rows = _common_rows(order, places)
+    if rows and _are_short(order[:-1], places):
+        rows = 0
     groups = [order] if rows else [[tensor] for tensor in order]
     return [nests_kernel(f"{name}_{group[-1].name}", group, rows, places, target, trace) for group in groups]
 
@@ -121,3 +141,123 @@ def peeled(nest: Stmt, shape: Sequence[Any]) -> Nest:
         axes.append(Axis(nest.var, extent))
         nest = nest.body
     return Nest(axes, nest)
+
+
+# Nests of loops
+
+
+def nest_kernel(
+    name: str, buffers: Sequence[Buffer], nests: Sequence[Nest], rows: int, target: CpuTarget, trace: Trace
+) -> Kernel:
+    """The kernel of some nests, one after the other. The first `rows` axes are the same for all of them, and what later
+    ones read is of their own row."""
+    lanes = min(_lanes(nest.body, target) for nest in nests)
+    if not rows and len(nests) == 1:
+        axes, body = _without_ones(nests[0])
+        now = {buffer: buffer for buffer in buffers}
+        axes, body = join_axes(axes, join_loops(body, now), now, trace)
+        buffers = list(now.values())
+        vector, outer, body = _in_vectors(Nest(axes, body), lanes, trace)
+        if vector is not None:
+            lanes = lanes if is_open(vector.extent) else max(min(lanes, vector.extent), 1)
+            reduces = any(isinstance(s, For) for s in statements(body))
+            walk = _side_by_side if reduces and not calls(body) else vector_loop
+            body = hoisted(body) if calls(body) else body
+            if outer:
+                body = walk(vector.var, 0, vector.extent, lanes, body)
+            else:
+                block, body = in_blocks(vector, lanes, body, SUMMED * lanes if reduces else BLOCK_ELEMENTS, walk)
+                outer = [block]
+    else:
+        outer = _without_ones(Nest(nests[0].axes[:rows], Seq(()))).axes
+        body = sequence([_row(nest, nests[0].axes[:rows], rows, lanes, trace) for nest in nests])
+    return finished_kernel(name, buffers, outer, body)
+
+
+def _lanes(body: Stmt, target: CpuTarget) -> int:
+    """As many as what is read in each turn of a sum allows, which may be of a wider dtype."""
+    turning = [s.var for s in statements(body) if isinstance(s, For)]
+    reads = [load for load in loads(body) if accessed(load).scope == "arg" and not free_of(load, turning)]
+    if not reads:
+        return vector_lanes(body, target)
+    return min(target.lanes(load.dtype) for load in reads)
+
+
+def _without_ones(nest: Nest) -> Nest:
+    ones = {a.var: as_expr(0) for a in nest.axes if type(a.extent) is int and a.extent == 1}
+    axes = [axis for axis in nest.axes if axis.var not in ones]
+    return Nest(axes, substitute(nest.body, ones) if ones else nest.body)
+
+
+def _row(nest: Nest, shared: Sequence[Axis], rows: int, lanes: int, trace: Trace) -> Stmt:
+    """What a nest does in one row: the axes that are its own as serial loops."""
+    known: dict[Var, Expr] = {
+        own.var: as_expr(0) if type(row.extent) is int and row.extent == 1 else row.var
+        for own, row in zip(nest.axes[:rows], shared)
+    }
+    own = _without_ones(Nest(nest.axes[rows:], substitute(nest.body, known)))
+    vector, axes, body = _in_vectors(own, lanes, trace)
+    if vector is not None:
+        body = vector_loop(vector.var, 0, vector.extent, lanes, body)
+    for axis in reversed(axes):
+        body = For(axis.var, as_expr(axis.extent), body)
+    return body
+
+
+def _in_vectors(nest: Nest, lanes: int, trace: Trace) -> tuple[Axis | None, list[Axis], Stmt]:
+    """The axis whose elements lie in lanes, the others, and the body; no axis where the body has
+    its lanes itself."""
+    axes, (body, totals) = nest.axes, widened(nest.body)
+    vector = _vector_axis(axes, body, trace) if lanes > 1 else None
+    if vector is not None and vector not in axes:
+        return None, list(axes), hoisted(in_lanes(body, vector.var, lanes, totals))
+    return vector, [axis for axis in axes if axis is not vector], cascaded(body, totals)
+
+
+def _vector_axis(axes: Sequence[Axis], body: Stmt, trace: Trace) -> Axis | None:
+    """The innermost axis of the output where neighbours in it are neighbours in memory, else the
+    innermost that is reduced, if it is one, else the innermost there is."""
+    reads = [load for load in loads(body) if accessed(load).scope == "arg"]
+    reduced = [s for s in statements(body) if isinstance(s, For)]
+    last = axes[-1] if axes and all(free_of(loop.extent, [axes[-1].var]) for loop in reduced) else None
+    if last is not None and _is_dense(reads, last.var):
+        return last
+    one_nest = all(outer.body is inner for outer, inner in pairwise(reduced))
+    if reduced and one_nest and not (axes and _is_short(reduced[-1].extent, body, trace)):
+        inner = Axis(reduced[-1].var, reduced[-1].extent)
+        if _is_dense(reads, inner.var):
+            return inner
+    return last  # none where the length of a sum depends on it
+
+
+def _is_short(extent: Expr, body: Stmt, trace: Trace) -> bool:
+    """Whether a loop has but a few turns, as far as that is known or may be asked."""
+    if any(isinstance(node, Var) and node not in trace.arguments for node in postorder((extent,))):
+        return False
+    return is_short(trace.extent_of(extent), calls(body))
+
+
+def is_short(size: Any, computes: bool) -> bool:
+    """Whether so many turns, which compute functions or do not, are not worth lanes; not asked where code is to serve
+    all sizes."""
+    return not stays_open(size) and bool(size < (SHORT_CALLS if computes else SHORT))
+
+
+def _is_dense(reads: Sequence[Load], var: Var) -> bool:
+    steps = [step(load, var) for load in reads]
+    return 1 in steps and all(s in (0, 1) for s in steps)
+
+
+def _side_by_side(var: Var, start: ExprLike, end: ExprLike, lanes: int, body: Stmt) -> Stmt:
+    """A loop in lanes of a body that reduces: vectors in groups, which read each row one after the other; then those
+    left."""
+    body, around = hoist(body, (var,))
+    start, end = as_expr(start), as_expr(end)
+    group, turn, lane, full, last, rest, late = map(Var, ("group", "turn", "lane", "full", "last", "rest", "lane"))
+    size = SUMMED * lanes
+    own = For(turn, as_expr(SUMMED), substitute(body, {var: start + group * size + turn * lanes + lane}), "unroll")
+    main = For(group, full, For(lane, as_expr(lanes), jam(own), "vector"))
+    at = last + rest * lanes + late
+    tail = For(late, as_expr(lanes), If(at < end, substitute(hoisted(body), {var: at})), "vector")
+    both = Seq((main, For(rest, (end - last + (lanes - 1)) // lanes, tail)))
+    return around(Let(full, (end - start) // size, Let(last, start + full * size, both)))

@@ -20,7 +20,7 @@ from ...te.simplify_loops import sequence
 from ...te.visit import parts, postorder, rewrite, substitute
 from ..access import accessed, address, continues, step
 from .condition_splits import AxisRange, at_ranges, condition_splits
-from .nest import BLOCK_ELEMENTS, Axis, cut, finished_kernel, in_blocks, simplified, vector_loop
+from .nest import BLOCK_ELEMENTS, Axis, cut, finished_kernel, in_blocks, lane_loop, simplified
 
 NEAR = 1 / 2  # of the first cache, which the lines of a row may take
 NEAR_STEP = 512  # bytes between neighbours that are not far apart
@@ -47,7 +47,7 @@ def pointwise_kernel(
     if not outer or (few and not is_open(inner.extent) and inner.extent > BLOCK_ELEMENTS):
         block, body = in_blocks(inner, lanes, body)
         return finished_kernel(name, buffers, [*outer, block], body)
-    return finished_kernel(name, buffers, outer, vector_loop(inner, lanes, body))
+    return finished_kernel(name, buffers, outer, lane_loop(inner.var, 0, inner.extent, lanes, body))
 
 
 def _without_blocks(axes: Sequence[Axis], body: Stmt) -> tuple[list[Axis], Stmt]:
@@ -110,7 +110,7 @@ def _tiled(axes: Sequence[Axis], jump: _Jump, body: Stmt, lanes: int) -> tuple[l
     innermost axis, are some lines of the output; fewer where what is read lies so far apart that
     it would compete for the same places in the cache."""
     row = (4 if jump.distance <= NEAR_STEP else 2) * jump.elements
-    across, body = cut(axes[-1], row, body, lambda part, stmt: vector_loop(part, lanes, stmt))
+    across, body = cut(axes[-1], row, body, lambda part, stmt: lane_loop(part.var, 0, part.extent, lanes, stmt))
     lines, body = cut(jump.along, jump.elements, body, _serial)
     outer = [axis for axis in axes[:-1] if axis is not jump.along]
     return [*outer, lines, across], body
@@ -169,7 +169,7 @@ def _leaf(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer] | None, t
     lanes = vector_lanes(body, target)
     if not axes:
         return body
-    body = vector_loop(axes[-1], lanes, body)
+    body = lane_loop(axes[-1].var, 0, axes[-1].extent, lanes, body)
     for axis in reversed(axes[:-1]):
         body = For(axis.var, as_expr(axis.extent), body)
     return body

@@ -1,6 +1,7 @@
-"""The template of _packed_matmul: rows times packed panels of columns, with what follows.
+"""The template of matrix products: rows times panels of columns, with what follows. Extents and steps are numbers or
+arguments; panels are packed weights, or columns that a turn packs from wherever they are.
 
-A tile of some rows and a few panels stays in registers while the products are summed. All tiles of
+A tile of some rows and a few vectors of columns stays in registers while the products are summed. All tiles of
 a chunk of rows run for the same panels, which come from the second cache after the first of them;
 each tile asks for a share of the panels that are next. Long sums are cut into blocks, so that the
 rows' part of a block stays in that cache as well.
@@ -8,26 +9,30 @@ rows' part of a block stays in that cache as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from math import prod
 from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
-from ...base.dtype import FLOAT32
+from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.shape import is_static
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
 from ...te.build import KernelBuilder
-from ...te.expr import Expr, as_expr, const
-from ...te.extents import is_open, lesser
+from ...te.expr import Expr, as_expr, call, const, minimum, select, widen
+from ...te.extents import fewest, is_open, is_same, lesser
 from ...te.loops import Buffer
-from ..epilogue import Epilogue
-from ..group import LoweredKernel, kernel_name
-from .long_sums import finished
+from ...te.transform import lower_vectors
+from ...te.visit import masked_load
+from ..epilogue import Epilogue, static_spec
+from ..group import LoweredKernel, Strides, kernel_name
+from .long_sums import LONG_PRODUCT
+from .open.matrices.pack import Columns, pack_panel, pack_rows
+from .open.tile import TileSize, ceil_div, clamped, lanes_from, opaque, tile_size
 from .stage import lower_group
 from .tile import balanced, registers
-from .tile_walk import Sizes, choose, counted, leading_index, tiles_and_rest, total_of
+from .tile_walk import Sizes, choose, counted, even_groups, leading_index, place_of, tiles_and_rest, total_of
 
 MANY_ROWS = 60  # what a tile is chosen for where the number of rows is an argument
 MAX_ROWS, MAX_PANELS = 8, 8  # of a tile; more rows may not fit the ways of the first cache
@@ -35,25 +40,47 @@ PANEL_COST = 2.0  # of a vector of weights, which comes from the second cache, o
 LONG_SUM = 1536  # products, from which on a sum is cut
 BLOCK = 384  # products of a block
 MAX_BLOCKS = 512  # so that rounding errors of adding them up stay small
-UNROLL = 4
+UNROLL = 4  # of sums whose length is known; for others more takes longer to compile and is no faster
 NEAR_LINES = 16  # how far ahead weights are asked for that are read once
 TOGETHER = (4, 2)  # groups of panels for one block of products, as pieces allow
+PANELS = 27 / 128  # of the second cache, for columns packed by a turn: rows fit it beside them
+TURN_ROWS = 256  # for which columns are packed
+SHORTEST = 16  # products of a sum, for which columns are packed
 PIECES = 8  # turns of the parallel loop that keep threads busy
 
 
+# From a row to what is stored of sums: values, columns and mask are vectors.
+Finish = Callable[[Expr], Callable[[Expr, Expr, Expr | None], Expr]]
+
+
 class ProductPlan(NamedTuple):
-    """`tiles` and `groups`: (rows of a tile, how many), (panels side by side, how many)."""
+    """`tiles` and `groups`: (rows of a tile, how many), (vectors of columns side by side, how many)."""
 
     rows: Any
-    depth: int
-    columns: int
+    depth: Any
+    columns: Any
     lanes: int
     tiles: Sizes
-    groups: tuple[tuple[int, int], ...]
+    groups: Sizes
     chunk: Any  # tiles that run for the same panels
     rows_first: bool  # whether all panels run for a chunk, before the next chunk
-    block: int  # products summed at a time
-    together: int  # groups of panels for each block of products
+    block: Any  # products summed at a time
+    together: Any  # groups of panels for each block of products
+    rows_fit: bool = True  # whether tiles have the rows that there are, and no more
+    turn_columns: Any = None  # columns of a turn, whose groups these are; None where they are those of all columns
+
+    @property
+    def turns_across(self) -> Any:
+        """Turns that all columns take."""
+        if self.turn_columns is None:
+            return (total_of(self.groups) + (self.together - 1)) // self.together
+        return (self.columns + (self.turn_columns - 1)) // self.turn_columns
+
+    @property
+    def covered(self) -> int:
+        """Columns of all groups, some of which may not be there."""
+        own: int = sum(vectors * count for vectors, count in self.groups) * self.lanes
+        return own if self.turn_columns is None else own * int(self.turns_across)
 
     @property
     def weights(self) -> int:
@@ -67,49 +94,93 @@ def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target
     node = group.master
     assert node is not None
     data, weight = (fact(entry) for entry in node.inputs)
+    made = fact(group.outputs[0])
     assert is_static(data.shape)
     assert is_static(weight.shape)
-    made = fact(group.outputs[0])
+    assert is_static(made.shape)
     lanes = weight.shape[2]
     suits = data.dtype == made.dtype == FLOAT32 and lanes == target.lanes(FLOAT32)
     if not suits or len(group.outputs) > 1 or not prod(data.shape):
         return lower_group(group, fact, target)
     plan = plan_product(prod(data.shape[:-1]), data.shape[-1], node.params.units, lanes, target)
-    return [_lowered(plan, group, fact)]
-
-
-def _lowered(plan: ProductPlan, group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> LoweredKernel:
-    node, shape = group.master, fact(group.outputs[0]).shape
-    assert node is not None
-    assert is_static(shape)
     b = KernelBuilder(kernel_name(group))
-    data = b.arg("data", FLOAT32, (plan.rows * plan.depth,))
-    weight = b.arg("weight", FLOAT32, (plan.weights,))
+    factors = b.arg("data", FLOAT32, (plan.rows * plan.depth,)), b.arg("weight", FLOAT32, (plan.weights,))
     epilogue = Epilogue(b, group, fact)
-    out = b.arg("out", FLOAT32, (plan.rows * plan.columns,))
+    buffers = *factors, b.arg("out", FLOAT32, (plan.rows * plan.columns,))
+    write_panel_product(b, plan, buffers, _finish(b, epilogue, made.shape))
+    return [_lowered(b, group, epilogue, plan.rows * plan.depth * plan.columns)]
+
+
+def _lowered(b: KernelBuilder, group: FusedGroup, epilogue: Epilogue, work: Any) -> LoweredKernel:
+    assert group.master is not None
+    arguments = (*group.master.inputs, *epilogue.arguments, group.outputs[0])
+    return LoweredKernel(lower_vectors(b.finish()), arguments, work)
+
+
+def _finish(b: KernelBuilder, epilogue: Epilogue, shape: Sequence[Any]) -> Finish:
+    """What follows, by the number of a row."""
     leading = epilogue.shape(shape)[:-1]
 
-    def finish(row: Expr) -> Callable[[Expr, Expr], Expr]:
+    def finish(row: Expr) -> Callable[[Expr, Expr, Expr | None], Expr]:
         at = leading_index(b, row, leading)
-        return lambda value, column: epilogue.finished(value, [*at, column])
+        return lambda value, column, mask: epilogue.finished(value, [*at, column], mask)
 
-    PanelProduct(b, plan, (data, weight, out), finish).write()
-    arguments = (*node.inputs, *epilogue.arguments, group.outputs[0])
-    return LoweredKernel(finished(b.finish()), arguments, plan.rows * plan.depth * plan.columns)
+    return finish
+
+
+def batched_kernels(
+    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget, strides: Strides | None = None
+) -> list[LoweredKernel]:
+    """The kernel of a batch_matmul whose number of columns is an argument, so that no vectors of its result are known,
+    or whose columns are not side by side, for many rows. Others are as good by the generic ones."""
+    node = group.master or group.nodes[0]
+    specs = [static_spec(fact(entry)) for entry in (*node.inputs, group.outputs[0])]
+    (data, _), (weight, _), (made, dtype) = specs
+    turned, swapped = node.params.transpose_a, node.params.transpose_b
+    suits = dtype in (FLOAT32, FLOAT64) and all(spec[1] == dtype for spec in specs)
+    apart = strides or len(group.outputs) > 1 or not set(node.inputs) <= set(group.inputs)
+    depth, size = data[-2 if turned else -1], tile_size(target, dtype)
+    many = swapped and (is_open(made[-2]) or made[-2] >= MAX_ROWS)
+    short = not is_open(depth) and depth < SHORTEST
+    if apart or short or not suits or not (many or is_open(made[-1])) or not fewest(made):
+        return lower_group(group, fact, target, strides)
+    b, leading = KernelBuilder(kernel_name(group)), made[:-2]
+
+    def matrix(name: str, shape: Sequence[Any], is_turned: bool) -> Matrix:
+        start = lambda number: _leading_place(b, number, leading, shape[:-2]) * (shape[-2] * shape[-1])
+        return Matrix(b.arg(name, dtype, (prod(shape),)), start, *((1, shape[-1]) if is_turned else (shape[-1], 1)))
+
+    factors = matrix("data", data, turned), matrix("weight", weight, swapped)
+    epilogue = Epilogue(b, group, fact)
+    matrices = *factors, matrix("out", made, False)
+    block = BLOCK if is_open(depth) else min(depth, BLOCK)
+    packing = Packing(panel_elements(dtype, target), target.facts.line_bytes // dtype.itemsize, turned)
+    vectors, most = (made[-1] + (size.lanes - 1)) // size.lanes, packing.elements // (block * size.width) * size.vectors
+    plan = open_plan((made[-2], depth, made[-1]), size, block, TURN_ROWS // size.rows, lesser(vectors, most))
+    Product(b, plan, matrices, _finish(b, epilogue, made), prod(leading), packing=packing).write()
+    return [_lowered(b, group, epilogue, prod(made) * depth)]
+
+
+def _leading_place(b: KernelBuilder, number: Expr, leading: Sequence[Any], own: Sequence[Any]) -> Any:
+    """Which matrix of an operand the product of a number takes, where axes of 1 are taken again and again."""
+    if len(own) == len(leading) and all(map(is_same, own, leading)):
+        return number
+    place: Any = 0
+    for at, extent in zip(leading_index(b, number, leading)[len(leading) - len(own) :], own):
+        place = place * extent + (at if is_open(extent) or extent > 1 else 0)
+    return place
 
 
 def plan_product(rows: Any, depth: int, columns: int, lanes: int, target: CpuTarget) -> ProductPlan:
     """Tiles of rows and panels, and the order to run them in."""
-    panels = columns // lanes
-    a, p = tile_of(MANY_ROWS if is_open(rows) else rows, max(panels, 1), registers(target))
+    panels = -(-columns // lanes)
+    a, p = tile_of(MANY_ROWS if is_open(rows) else rows, panels, registers(target))
     cached = target.caches[1]  # bytes of rows that stay in the second cache
     tiles = tiles_and_rest(rows, a) if is_open(rows) else balanced(rows, a)
     count = total_of(tiles)
-    groups = balanced(panels, p) if panels else ()
-    if columns % lanes:
-        groups = (*groups, (0, 1))  # what is left of a panel
-    sets = sum(n for _, n in groups)
-    long = depth >= LONG_SUM and (is_open(rows) or depth * rows * 4 > cached)
+    groups = balanced(panels, p)
+    sets = total_of(groups)
+    long = depth >= LONG_SUM and (is_open(rows) or depth * rows * 4 > cached or depth > LONG_PRODUCT)
     block = max(BLOCK, -(-depth // MAX_BLOCKS)) if long else depth
     fitting = max(cached // (block * 4 * a), 1)
     if is_open(rows):
@@ -140,141 +211,299 @@ def tile_of(rows: int, panels: int, budget: int) -> tuple[int, int]:
     return best[1:]
 
 
+def open_plan(extents: tuple[Any, Any, Any], size: TileSize, block: Any, chunk: Any, turn_vectors: Any) -> ProductPlan:
+    """Rows, products and columns all of which may be arguments, in one kind of tile: its rows are those that there are,
+    the columns of a turn in groups of nearly as many vectors."""
+    rows, depth, columns = extents
+    tiles = ((size.rows, (rows + (size.rows - 1)) // size.rows),)
+    groups = even_groups(turn_vectors, size.vectors)
+    together, turn_columns = total_of(groups), turn_vectors * size.lanes
+    return ProductPlan(
+        rows, depth, columns, size.lanes, tiles, groups, chunk, False, block, together, False, turn_columns
+    )
+
+
+def panel_elements(dtype: DType, target: CpuTarget) -> int:
+    """How many elements of packed columns a turn holds."""
+    return int(PANELS * target.caches[1]) // dtype.itemsize
+
+
+class Matrix(NamedTuple):
+    """Matrices in a buffer: where the one of a number begins, and elements from row to row and from column to column.
+    Of panels that are packed already only the beginning counts."""
+
+    buffer: Buffer
+    start: Callable[[Expr], Any]
+    row_step: Any = 0
+    column_step: Any = 1
+
+
+class Packing(NamedTuple):
+    """What a turn packs: panels of columns, so many elements at a time, and rows, if products are not side by side."""
+
+    elements: int
+    line: int  # elements of a line of memory
+    rows: bool
+
+
 class _Part(NamedTuple):
-    """What tiles of all sizes have in common: `panels` from number `panel` on, `depth` products
-    from number `start` on."""
+    """`depth` products of every sum, from number `start` on."""
 
-    panels: int
-    lanes: int
-    panel: Expr
     start: Expr
-    depth: int
-    is_first: bool  # whether sums begin here, and whether they are complete after it
-    is_last: bool
+    depth: Any
+    there: Any  # columns whose sums have begun: none, or all
+    is_last: bool | Expr  # whether sums are complete
 
 
-class PanelProduct:
-    """Writes rows times panels into a kernel: the matrices are flat, in order of memory, `batch` of each one behind the
-    other. `finish(value, row, column)` is what is stored of a sum, by a function made once for a row."""
+class _Strip(NamedTuple):
+    """`rows` rows from number `row` on, which are tile number `tile`; reads an element by row and product."""
+
+    rows: int
+    row: Expr
+    tile: Expr
+    read: Callable[[int, Expr], Expr]
+
+
+class _Panel(NamedTuple):
+    """`vectors` vectors of columns from vector number `first` on, where they are, and elements from product to product
+    and from vector to vector."""
+
+    vectors: int
+    first: Expr
+    at: Expr
+    step: Any
+    beside: Any
+
+
+def write_panel_product(
+    b: KernelBuilder,
+    plan: ProductPlan,
+    buffers: tuple[Buffer, Buffer, Buffer],
+    finish: Finish | None = None,
+    batch: int = 1,
+) -> None:
+    """Rows times packed panels: the matrices are in order of memory, `batch` of each one behind the other."""
+    sizes = (plan.rows * plan.depth, plan.weights, plan.rows * plan.columns)
+    starts = [lambda number, size=size: number * size for size in sizes]
+    data, panels, out = map(Matrix, buffers, starts, (plan.depth, 0, plan.columns))
+    Product(b, plan, (data, panels, out), finish, batch).write()
+
+
+class Product:
+    """Writes products into a kernel: rows of `a` times columns of `w`, which are packed panels unless there is a
+    `packing`. `finish` takes the row among those of all products. Sums of products from a number on begin with
+    `begin(columns, number)`. There are `batch` products, or as many as make so many `turns`."""
 
     def __init__(
         self,
         b: KernelBuilder,
         plan: ProductPlan,
-        matrices: tuple[Buffer, Buffer, Buffer],
-        finish: Callable[[Expr], Callable[[Expr, Expr], Expr]] | None = None,
-        batch: int = 1,
+        matrices: tuple[Matrix, Matrix, Matrix],
+        finish: Finish | None = None,
+        batch: Any = 1,
+        turns: Expr | None = None,
+        packing: Packing | None = None,
+        begin: Callable[[Expr, Expr], Expr] | None = None,
     ) -> None:
-        self.b, self.plan, self.finish, self.batch = b, plan, finish, batch
-        self.data, self.weight, self.out = matrices
+        self.b, self.plan, self.finish, self.batch, self.turns = b, plan, finish, batch, turns
+        self.a, self.w, self.out = matrices
+        self.dtype, self.packing, self.begin = self.out.buffer.dtype, packing, begin
+        self.size = TileSize(plan.tiles[0][0], plan.groups[0][0], plan.lanes)
 
     def write(self) -> None:
         b, plan = self.b, self.plan
-        sets = -(-total_of(plan.groups) // plan.together)
+        sets = plan.turns_across
         chunks = (total_of(plan.tiles) + (plan.chunk - 1)) // plan.chunk
-        with b.parallel("p", self.batch * sets * chunks) as turn:
-            p = turn
-            self.data_start = self.weight_start = self.out_start = as_expr(0)
-            if self.batch > 1:
-                number = b.let("matrix", turn // (sets * chunks))
-                p = b.let("p", turn % (sets * chunks))
-                self.data_start = b.let("data", number * (plan.rows * plan.depth))
-                self.weight_start = b.let("weight", number * plan.weights)
-                self.out_start = b.let("out", number * (plan.rows * plan.columns))
-            chunk, number = (p // sets, p % sets) if plan.rows_first else (p % chunks, p // chunks)
+        with b.parallel("p", self.batch * sets * chunks if self.turns is None else self.turns) as turn:
+            p, number = turn, as_expr(0)
+            if self.turns is not None or is_open(self.batch) or self.batch > 1:
+                number, p = b.let("matrix", turn // (sets * chunks)), b.let("p", turn % (sets * chunks))
+            self.first_row = b.let("first", number * plan.rows)
+            self.a_start, self.w_start, self.out_start = (
+                b.let("start", matrix.start(number)) for matrix in (self.a, self.w, self.out)
+            )
+            chunk, some = (p // sets, p % sets) if plan.rows_first else (p % chunks, p // chunks)
             self.first_tile = b.let("first", chunk * plan.chunk)
-            self.first_group = b.let("first", number * plan.together)
-            last = (plan.depth - 1) // plan.block * plan.block
-            if last:
-                self._block(as_expr(0), plan.block, True, False)
-            if last > plan.block:
-                with b.loop("block", last // plan.block - 1) as block:
-                    self._block((block + 1) * plan.block, plan.block, False, False)
-            self._block(as_expr(last), plan.depth - last, not last, True)
+            self.first_group = self.first_column = as_expr(0)
+            if plan.turn_columns is None:
+                self.first_group = b.let("first", some * plan.together)
+            else:
+                self.first_column = b.let("first", some * plan.turn_columns)
+            if self.packing is not None:
+                self.panels = b.alloc("panels", self.dtype, (self.packing.elements,), alignment=64)
+                if self.packing.rows:
+                    self.packed = b.alloc("packed", self.dtype, (2 * self.size.rows * BLOCK,), alignment=64)
+            self._parts()
 
-    def _block(self, start: Expr, depth: int, is_first: bool, is_last: bool) -> None:
+    def _parts(self) -> None:
+        b, depth, columns, block = self.b, self.plan.depth, self.plan.columns, self.plan.block
+        if type(depth) is not int:
+            with b.loop("part", (depth + (block - 1)) // block) as number:
+                start = b.let("start", number * block)
+                count = b.let("depth", minimum(block, depth - start))
+                there = b.let("there", select(start.equal(0), 0, columns))
+                self._part(_Part(start, count, there, start + count >= depth))
+            return
+        last = (depth - 1) // block * block
+        if last:
+            self._part(_Part(as_expr(0), block, 0, False))
+        if last > block:
+            with b.loop("block", last // block - 1) as number:
+                self._part(_Part((number + 1) * block, block, columns, False))
+        self._part(_Part(as_expr(last), depth - last, columns if last else 0, True))
+
+    def _part(self, part: _Part) -> None:
         """Some products of every sum, for all panels and rows of this turn."""
         b, plan = self.b, self.plan
+        if self.packing is not None:
+            self._pack(part)
 
-        def tiles(panels: int, panel: Expr) -> None:
-            lanes = plan.lanes if panels else plan.columns % plan.lanes
-            part = _Part(max(panels, 1), lanes, panel, start, depth, is_first, is_last)
-            with counted(b, self.first_tile, plan.chunk, total_of(plan.tiles)) as tile:
-                choose(b, tile, plan.tiles, lambda rows, row: self._tile(part, rows, row, tile))
+        def panels(rows: int, first: Expr, tile: Expr) -> None:
+            strip = self._strip(part, rows, b.let("row", first), tile)
+            with self._groups() as group:
+                write = lambda vectors, first: self._tile(part, strip, self._panel(part, vectors, first, group))
+                choose(b, group, plan.groups, write)
 
+        with counted(b, self.first_tile, plan.chunk, total_of(plan.tiles)) as tile:
+            choose(b, tile, plan.tiles, lambda rows, first: panels(rows, first, tile))
+
+    @contextmanager
+    def _groups(self) -> Iterator[Expr]:
+        """The groups of this turn. The last turn may have fewer columns than others."""
+        b, plan = self.b, self.plan
         with counted(b, self.first_group, plan.together, total_of(plan.groups)) as group:
-            choose(b, group, plan.groups, tiles)
+            if plan.turn_columns is None:
+                yield group
+            else:
+                with b.when(self.first_column + place_of(group, plan.groups)[1] * plan.lanes < plan.columns):
+                    yield group
+
+    # What tiles read
+
+    def _pack(self, part: _Part) -> None:
+        """Packs the columns of this turn."""
+        b, plan, w = self.b, self.plan, self.w
+        with self._groups() as group:
+            vectors, first = place_of(group, plan.groups)
+            column = b.let("column", self.first_column + first * plan.lanes)
+            count = minimum(plan.columns - column, vectors * plan.lanes)
+            start = b.let("from", self.w_start + part.start * w.row_step + column * w.column_step)
+            steps, depth = (as_expr(w.row_step), as_expr(w.column_step)), as_expr(part.depth)
+            columns = Columns(w.buffer, start, *steps, b.let("count", count), depth)
+            pack_panel(b, self.size, columns, self.panels, self._packed_at(part, group))
+
+    def _packed_at(self, part: _Part, group: Expr) -> Expr:
+        return self.b.let("at", (group - self.first_group) * (part.depth * self.size.width))
+
+    def _panel(self, part: _Part, vectors: int, first: Expr, group: Expr) -> _Panel:
+        plan, first = self.plan, self.b.let("vector", first)
+        if self.packing is not None:
+            return _Panel(vectors, first, self._packed_at(part, group), self.size.width, plan.lanes)
+        at = self.w_start + (first * plan.depth + part.start) * plan.lanes
+        return _Panel(vectors, first, self.b.let("at", at), plan.lanes, plan.depth * plan.lanes)
+
+    def _strip(self, part: _Part, rows: int, row: Expr, tile: Expr) -> _Strip:
+        b, a = self.b, self.a
+        first = b.let("x", self.a_start + row * a.row_step + part.start * a.column_step)
+        if self.packing is not None and self.packing.rows:
+            count, number = 2 * self.size.rows, tile - self.first_tile
+            with b.when((number % 2).equal(0)):
+                steps, extents = (a.row_step, a.column_step), (self.plan.rows - row, part.depth)
+                pack_rows(b, a.buffer, first, steps, self.packed, count, extents)
+            start = b.let("start", number % 2 * self.size.rows)
+            return _Strip(rows, row, tile, lambda i, k: self.packed[start + k * count + i])
+        if self.plan.rows_fit:
+            return _Strip(rows, row, tile, lambda i, k: a.buffer[first + i * a.row_step + k])
+        left = b.let("left", self.plan.rows - row)
+        places = opaque(b, [first + clamped(i, left) * a.row_step for i in range(rows)])
+        return _Strip(rows, row, tile, lambda i, k: a.buffer[places[i] + k])
 
     # A tile
 
-    def _tile(self, part: _Part, rows: int, first: Expr, tile: Expr) -> None:
-        b, plan = self.b, self.plan
-        row = b.let("row", first)
-        with self._lanes(part.lanes) as lane:
-            columns = [(part.panel + v) * plan.lanes + lane for v in range(part.panels)]
-            acc = b.alloc("acc", FLOAT32, (rows * part.panels,), scope="register")
-            for place in range(rows * part.panels):
-                b.store(acc, place, const(0, FLOAT32))
-            self._sum(part, rows, row, tile, acc, lane)
-            for i in range(rows):
-                finish = self.finish(row + i) if self.finish is not None and part.is_last else None
-                for v, column in enumerate(columns):
-                    value: Expr = acc[i * part.panels + v]
-                    at = self._in_batch(self.out_start, (row + i) * plan.columns + column)
-                    if not part.is_first:
-                        value = value + self.out[at]
-                    if finish is not None:
-                        value = finish(b.let("y", value), column)
-                    b.store(self.out, at, value)
+    def _tile(self, part: _Part, strip: _Strip, panel: _Panel) -> None:
+        b, lanes, count = self.b, self.plan.lanes, strip.rows * panel.vectors
+        acc = b.alloc("acc", self.dtype, (count,), scope="register", lanes=lanes)
+        firsts = [b.let("column", self.first_column + (panel.first + v) * lanes) for v in range(panel.vectors)]
+        begin: list[Expr] = [const(0, self.dtype)] * panel.vectors
+        if self.begin is not None:
+            begin = [b.let("y", self.begin(lanes_from(first, lanes), part.start)) for first in firsts]
+        for place in range(count):
+            b.store(acc, place, begin[place % panel.vectors])
+        self._sum(part, strip, panel, acc)
+        for i in range(strip.rows):
+            with nullcontext() if self.plan.rows_fit else b.when(strip.row + i < self.plan.rows):
+                self._store_row(part, strip.row + i, firsts, acc, i * panel.vectors)
 
-    def _in_batch(self, start: Expr, place: Expr) -> Expr:
-        return start + place if self.batch > 1 else place
+    def _store_row(self, part: _Part, row: Expr, firsts: Sequence[Expr], acc: Buffer, place: int) -> None:
+        b, plan, out = self.b, self.plan, self.out
+        ragged = type(plan.columns) is not int or plan.columns < plan.covered
+        finish = self.finish(self.first_row + row) if self.finish is not None and part.is_last is not False else None
+        start = b.let("to", self.out_start + row * out.row_step)
+        for v, first in enumerate(firsts):
+            value, at, columns = acc[place + v], lanes_from(start + first, plan.lanes), lanes_from(first, plan.lanes)
+            mask = columns < plan.columns if ragged else None
+            if type(part.there) is not int or part.there:
+                there = mask if type(part.there) is int else columns < part.there
+                value = value + masked_load(out.buffer, (at,), there)
+            if finish is not None:
+                value = b.let("y", value)
+                complete = finish(value, columns, mask)
+                value = select(part.is_last, complete, value) if isinstance(part.is_last, Expr) else complete
+            b.store(out.buffer, at, value, mask)
 
-    @contextmanager
-    def _lanes(self, lanes: int) -> Iterator[Expr]:
-        if lanes == 1:
-            yield as_expr(0)
-        else:
-            with self.b.vector("lane", lanes) as lane:
-                yield lane
-
-    def _sum(self, part: _Part, rows: int, row: Expr, tile: Expr, acc: Buffer, lane: Expr) -> None:
-        b, plan = self.b, self.plan
-        panel = (part.panel * plan.depth + part.start) * plan.lanes
-        weight = b.let("w", self._in_batch(self.weight_start, panel))
-        data = b.let("x", self._in_batch(self.data_start, row * plan.depth + part.start))
+    def _sum(self, part: _Part, strip: _Strip, panel: _Panel, acc: Buffer) -> None:
+        b, lanes, panels = self.b, self.plan.lanes, self.w.buffer if self.packing is None else self.panels
 
         def step(k: Expr) -> None:
-            vectors = [
-                b.let("v", self.weight[weight + (k + v * plan.depth) * plan.lanes + lane]) for v in range(part.panels)
-            ]
-            for i in range(rows):
-                x = b.let("d", self.data[data + i * plan.depth + k])
+            at = b.let("at", panel.at + k * panel.step)
+            vectors = [b.let("v", panels[lanes_from(at + v * panel.beside, lanes)]) for v in range(panel.vectors)]
+            for i in range(strip.rows):
+                x = widen(b.let("x", strip.read(i, k)), lanes)
                 for v, vector in enumerate(vectors):
-                    place = i * part.panels + v
-                    b.store(acc, place, acc[place] + x * vector)
+                    place = i * panel.vectors + v
+                    b.store(acc, place, call("fma", x, vector, acc[place]))
 
-        turns, rest = divmod(part.depth, UNROLL)
-        if turns:
+        unroll = UNROLL if type(part.depth) is int else 1
+        turns = part.depth // unroll if unroll > 1 else part.depth
+        ask = self._asking(part, strip, panel, turns)
+        if type(turns) is not int or turns:
             with b.loop("k", turns) as turn:
-                self._ask(part, tile, weight, turn, turns)
-                for number in range(UNROLL):
-                    step(turn * UNROLL + number)
-        for number in range(rest):
-            step(as_expr(turns * UNROLL + number))
+                ask(turn)
+                for number in range(unroll):
+                    step(turn * unroll + number)
+        for number in range(part.depth % unroll if unroll > 1 else 0):
+            step(as_expr(turns * unroll + number))
 
-    def _ask(self, part: _Part, tile: Expr, weight: Expr, turn: Expr, turns: int) -> None:
+    def _asking(self, part: _Part, strip: _Strip, panel: _Panel, turns: Any) -> Callable[[Expr], None]:
         """Asks for weights: those soon to be read where few rows read them, else a share of the
         panels that come after these."""
-        b, plan = self.b, self.plan
-        if not is_open(plan.rows) and total_of(plan.tiles) <= 2:
-            for number in range(UNROLL * part.panels):
+        b, plan, weight = self.b, self.plan, self.w.buffer
+        done = b.let("done", strip.tile - self.first_tile if plan.rows_first else strip.tile)
+        if self.packing is not None:
+            return self._asking_columns(part, done, panel, self.packing.line)
+
+        def ask_near(turn: Expr) -> None:
+            for number in range(UNROLL * panel.vectors):
                 v, ahead = divmod(number, UNROLL)
                 line = turn * UNROLL + (v * plan.depth + ahead + NEAR_LINES)
-                b.prefetch(self.weight, weight + line * plan.lanes)
-            return
-        done = tile - self.first_tile if plan.rows_first else tile
-        line = b.let("line", done * turns + turn)
-        there = line // part.depth * plan.depth + line % part.depth
-        next_panel = weight + (there + part.panels * plan.depth) * plan.lanes
-        b.prefetch(self.weight, next_panel, level=2)
+                b.prefetch(weight, panel.at + line * plan.lanes)
+
+        def ask_share(turn: Expr) -> None:
+            line = b.let("line", done * turns + turn)
+            there = line // part.depth * plan.depth + line % part.depth
+            b.prefetch(weight, panel.at + (there + panel.vectors * plan.depth) * plan.lanes, level=2)
+
+        return ask_share if is_open(plan.rows) or total_of(plan.tiles) > 2 else ask_near
+
+    def _asking_columns(self, part: _Part, done: Expr, panel: _Panel, line: int) -> Callable[[Expr], None]:
+        """Asks for what is packed next: where columns are side by side, one line of each product, else one line of
+        each column."""
+        b, plan, w = self.b, self.plan, self.w
+        end = part.start + part.depth
+        beside = plan.together * self.size.width * w.column_step
+        after = select(end < plan.depth, end * w.row_step, beside)
+        first = self.w_start + after + panel.first * plan.lanes * w.column_step
+        is_plain = as_expr(w.column_step).equal(1)
+        share = select(is_plain, done % panel.vectors, done % ceil_div(as_expr(part.depth), line))
+        start, step = b.let("ask", first + share * line), b.let("step", select(is_plain, w.row_step, w.column_step))
+        return lambda turn: b.prefetch(w.buffer, start + turn * step, level=2)

@@ -23,7 +23,6 @@ from ...te.transform import split
 from ...te.visit import loads, postorder, rewrite, substitute
 from ..access import accessed, step
 from .nest import Axis, finished_kernel, simplified
-from .pairwise import pairwise
 from .partial import partial_sums
 from .pointwise import PARALLEL_TURNS, collapsed, pointwise_kernel, vector_lanes
 from .tile import Tiling, choose_tiles, registers
@@ -210,8 +209,6 @@ def _vectorised(
         outer = [axis for axis in outer if axis is not row]
     wide = row if _is_panel(row, main) else None
     across, tiling = choose_tiles(_shared(outer, main), wide, registers(target))
-    if across is None and tiling is None:
-        main = pairwise(main)
     counts = tiling.counts if tiling is not None else ((1, row.extent),)
     panels: list[Panels] = []
     done = 0

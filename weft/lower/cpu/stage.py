@@ -9,12 +9,11 @@ from typing import Any
 from ...base.cpu_target import CpuTarget
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
-from ...te.expr import Reduce, Var
-from ...te.extents import NumberNeeded, is_open
+from ...te.extents import NumberNeeded, Trace, is_open
 from ...te.loops import Kernel, Seq
 from ...te.schedule import loop_nest
 from ...te.tensor import Tensor
-from ...te.visit import loads, postorder
+from ..chunks import is_product, reads_once
 from ..group import LoweredKernel, Strides, lower_stages, stage_buffers
 from .open_stages import extents_of, nests_kernel, peeled, reductions
 from .pointwise import pointwise_kernel
@@ -42,7 +41,9 @@ def stage_kernel(
     reduced = extents_of(summed)
     axes, body = peeled(loop_nest([output], buffers), output.shape)
     inside = _open_inside([*buffers, output], reduced)
-    product = bool(inside) and _are_products(summed)
+    if summed and not strides and all(map(reads_once, summed)):
+        return nests_kernel(name, [output], 0, places, target, _trace_of([*buffers, output]), strides)
+    product = bool(inside) and any(map(is_product, summed))
     in_tiles = product and has_vectors(axes, body, target)
     has_gaps = strides is not None and any(places[tensor] in strides for tensor in buffers)
     long = any(map(is_open, reduced)) or prod(reduced) > SHORT
@@ -57,16 +58,10 @@ def stage_kernel(
     return LoweredKernel(kernel, tuple(places[t] for t in buffers), work)
 
 
-def _are_products(summed: Sequence[Reduce]) -> bool:
-    """Whether something that is read for one sum is read for others, too, which is worth tiles in registers."""
-    return any(len(_axes_of(node)) > 1 for node in summed)
-
-
-def _axes_of(node: Reduce) -> set[frozenset[Var]]:
-    """The axes of results that loads inside a sum follow, of those that change from term to term."""
-    own = {axis.var for axis in node.axes}
-    used = [{part for part in postorder(load.indices) if isinstance(part, Var)} for load in loads(node.body)]
-    return {frozenset(axes - own) for axes in used if axes & own}
+def _trace_of(tensors: Iterable[Tensor]) -> Trace:
+    """What the sizes that are arguments belong to."""
+    sizes: list[Any] = [extent for tensor in tensors for extent in tensor.shape]
+    return next((size.trace for size in sizes if is_open(size)), Trace())
 
 
 def _open_inside(tensors: Iterable[Tensor], reduced: Sequence[Any]) -> list[Any]:

@@ -9,8 +9,8 @@ from math import prod
 from typing import Any
 
 from ...te.build import KernelBuilder
-from ...te.expr import Expr, as_expr
-from ...te.extents import is_open
+from ...te.expr import Expr, as_expr, maximum, select
+from ...te.extents import greater, is_open
 
 Sizes = Sequence[tuple[int, Any]]  # (size of a tile, how many)
 
@@ -30,12 +30,21 @@ def tiles_and_rest(extent: Any, size: int) -> Sizes:
     return tuple(tiles)
 
 
+def even_groups(vectors: Any, size: int) -> Sizes:
+    """Groups of `size` vectors or one less: 10 in groups of 3 are 3, 3, 2, 2, as one alone would wait for what it
+    loads. A single vector has one beside it that is not there."""
+    count = (vectors + (size - 1)) // size
+    wide = vectors - count * (size - 1)
+    wide = maximum(wide, 0) if isinstance(wide, Expr) else greater(wide, 0)
+    return ((size, wide), (size - 1, count - wide))
+
+
 @contextmanager
 def counted(b: KernelBuilder, first: Expr, turns: Any, total: Any) -> Iterator[Expr]:
     """The numbers from `first` on, some of them, below a total."""
     with b.loop("turn", turns) as turn:
         number = b.let("number", first + turn)
-        if is_open(total) or total % turns:
+        if type(total) is not int or type(turns) is not int or total % turns:
             with b.when(number < total):
                 yield number
         else:
@@ -55,6 +64,16 @@ def choose(
         write(size, first)
     with b.otherwise():
         choose(b, number, others, write, done + count, units + size * count)
+
+
+def place_of(number: Expr, sizes: Sizes, done: Any = 0, units: Any = 0) -> tuple[Expr, Expr]:
+    """The size of a tile and where it begins, as values."""
+    (size, count), *others = sizes
+    first = (number - done) * size + units
+    if not others:
+        return as_expr(size), first
+    here, (other, later) = number < done + count, place_of(number, others, done + count, units + size * count)
+    return select(here, size, other), select(here, first, later)
 
 
 def leading_index(b: KernelBuilder, row: Expr, extents: Sequence[Any]) -> list[Expr]:

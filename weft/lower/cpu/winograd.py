@@ -19,7 +19,7 @@ from ...te.loops import Kernel
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Strides, Temporary, kernel_name
 from .long_sums import finished
-from .product import PanelProduct, plan_product
+from .product import plan_product, write_panel_product
 from .stage import stage_kernel
 
 
@@ -175,7 +175,7 @@ def _row_products(
     rows = plan_product(plan.tiles, depth, columns, plan.lanes, target)
     sizes = (plan.tiles * depth, rows.weights, plan.tiles * columns)
     data, panels, out = (b.arg(n, "float32", (points * size,)) for n, size in zip(("v", "u", "out"), sizes))
-    PanelProduct(b, rows, (data, panels, out), batch=points).write()
+    write_panel_product(b, rows, (data, panels, out), batch=points)
     return LoweredKernel(finished(b.finish()), (v, weight, product), points * plan.tiles * depth * columns)
 
 

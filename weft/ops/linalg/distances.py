@@ -87,4 +87,5 @@ distances = define(
     reference=_reference,
     compute=_compute,
     gradient=_gradient,
+    native_from=256,
 )

@@ -86,6 +86,7 @@ lu_factor = lapack(
     gradient=_lu_gradient,
     complex_gradient=holomorphic,
     output_names=["factors", "pivots"],
+    native_from=64,
 )
 
 

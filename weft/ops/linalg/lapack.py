@@ -72,6 +72,8 @@ triangle = define(
     compute=_triangle_compute,
     gradient=lambda ctx, g: [_same_triangle(ctx.params, g)],
     complex_gradient=holomorphic,
+    native_from=512,
+    open_body=True,
 )
 
 
@@ -99,6 +101,7 @@ inverse = lapack(
     shape=square_shape,
     gradient=_inverse_gradient,
     complex_gradient=holomorphic,
+    native_from=64,
 )
 
 
@@ -150,6 +153,7 @@ solve = lapack(
     shape=_solve_shape,
     gradient=_solve_gradient,
     complex_gradient=holomorphic,
+    native_from=1,
 )
 
 

@@ -105,6 +105,7 @@ matmul = define(
     shape=_matmul_shape,
     dtype=numeric,
     layout=layouts.multiplied,
+    native_from=1024,
 )
 matmul.reference = _matmul_reference
 matmul.compute = _matmul_compute
@@ -173,6 +174,7 @@ def _matmul_grad(side: str, other: str, order: Sequence[int], reference: Rule, c
         ignored_inputs=[2],
         reference=reference,
         compute=compute,
+        native_from=1024,
     )
 
 
@@ -268,6 +270,7 @@ batch_matmul = define(
     pattern=OUT_FUSABLE,
     shape=_batch_shape,
     dtype=numeric,
+    native_from=1024,
 )
 batch_matmul.reference = _batch_reference
 batch_matmul.compute = _batch_compute

@@ -265,7 +265,7 @@ broadcast_where = define(
 broadcast_where.shape = lambda params, ins, outs: ([None] * 3, [broadcast(*ins)])
 broadcast_where.reference = lambda c, x, y: np.where(c if c.dtype == BOOL else c != 0, x, y)
 broadcast_where.compute = pointwise(lambda c, x, y: te.select(c if c.dtype == BOOL else c.not_equal(0), x, y))
-broadcast_where.reference_cost = "branches"
+broadcast_where.native_from = 2048
 
 
 def _choice_gradient(ctx: Any, g: Any) -> list[Any]:

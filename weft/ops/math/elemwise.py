@@ -100,7 +100,7 @@ def logistic(x: Array) -> Array:
 sigmoid = unary("sigmoid", "1 / (1 + exp(-x))", level=1, dtype=floating)
 sigmoid.reference = in_dtype(logistic)
 sigmoid.compute = pointwise(te.sigmoid)
-sigmoid.reference_cost = "passes"
+sigmoid.native_from = 256
 sigmoid.complex_gradient = holomorphic
 sigmoid.gradient = lambda ctx, g: [  # dx = g y (1 - y)
     F.elemwise_mul(F.elemwise_mul(g, ctx.outputs[0]), 1 - ctx.outputs[0])
@@ -135,7 +135,7 @@ sqrt.gradient = lambda ctx, g: [F.elemwise_div(g, ctx.outputs[0] * 2)]  # dx = g
 erf = unary("erf", "The error function, 2/sqrt(pi) times the integral of exp(-t^2).", level=3, dtype=floating)
 erf.reference = in_dtype(np.vectorize(math.erf, otypes=[np.float64]))
 erf.compute = pointwise(te.erf)
-erf.reference_cost = "passes"
+erf.native_from = 256
 erf.gradient = lambda ctx, g: [  # dx = g 2/sqrt(pi) exp(-x^2)
     F.elemwise_mul(g, F.exp(-F.elemwise_mul(ctx.inputs[0], ctx.inputs[0])) * (2 / math.sqrt(math.pi)))
 ]
@@ -305,7 +305,7 @@ keep_between = binary(
 )
 keep_between.reference = in_dtype(partial(_kept_between, np.where))
 keep_between.compute = pointwise(partial(_kept_between, te.select))
-keep_between.reference_cost = "passes"
+keep_between.native_from = 256
 keep_between.gradient = lambda ctx, g: [
     F._keep_between(g, ctx.inputs[1], a_min=ctx.params.a_min, a_max=ctx.params.a_max, strict=ctx.params.strict),
     None,

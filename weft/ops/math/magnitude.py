@@ -56,7 +56,7 @@ window_sum = define(
 )
 window_sum.reference = in_dtype(lambda p, x: _neighbour_sum(x, p.axis, p.size, p.before))
 window_sum.compute = lambda p, x: _te_neighbour_sum(x, p.axis, p.size, p.before)
-window_sum.reference_cost, window_sum.open_body = "windows", True
+window_sum.native_from, window_sum.open_body = 2048, True
 window_sum.gradient = lambda ctx, g: [  # the window, mirrored
     F._window_sum(g, size=ctx.params.size, before=ctx.params.size - 1 - ctx.params.before, axis=ctx.params.axis)
 ]
@@ -106,7 +106,7 @@ lrn = define(
     layout=layouts.fixed_copy,
     reference=in_dtype(_lrn_reference),
     compute=_lrn_compute,
-    reference_cost="windows",
+    native_from=2048,
     open_body=True,
     gradient=_lrn_gradient,
 )
@@ -155,6 +155,7 @@ l2_normalize = unary(
     attrs=L2NormalizeAttrs,
     pattern=OUT_FUSABLE,
     dtype=floating,
+    native_from=8192,
 )
 l2_normalize.reference = in_dtype(_l2_reference)
 l2_normalize.compute = _l2_compute

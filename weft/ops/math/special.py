@@ -30,7 +30,7 @@ def by_formula(op: Op, formula: Formula) -> None:
     """`formula(m, *params, x)` in float64, of arrays and of expressions."""
     op.reference = in_dtype(lambda *args: _on_array(formula, *args))
     op.compute = pointwise(lambda *args: _on_expression(formula, *args))
-    op.reference_cost = "passes"
+    op.native_from = 256
 
 
 def _on_array(formula: Formula, *args: Any) -> Any:

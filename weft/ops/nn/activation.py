@@ -35,7 +35,7 @@ class LeakyReluAttrs:
 leaky_relu = unary("leaky_relu", "x where x > 0, else alpha x.", level=1, attrs=LeakyReluAttrs, dtype=floating)
 leaky_relu.reference = in_dtype(lambda p, x: np.where(x > 0, x, x * p.alpha))
 leaky_relu.compute = pointwise(lambda p, x: te.select(x > 0, x, x * p.alpha))
-leaky_relu.reference_cost = "passes"
+leaky_relu.native_from = 256
 leaky_relu.gradient = lambda ctx, g: [  # dx = g where x > 0, else alpha g
     F.broadcast_where(_positive(ctx.inputs[0]), g, g * ctx.params.alpha)
 ]
@@ -89,7 +89,7 @@ prelu = define(
     dtype=floating,
     reference=_prelu_reference,
     compute=_prelu_compute,
-    reference_cost="passes",
+    native_from=256,
     gradient=_prelu_gradient,
     inplace=[(0, 0)],
 )
@@ -103,7 +103,7 @@ class EluAttrs:
 elu = unary("elu", "x where x > 0, else alpha (exp(x) - 1).", level=5, attrs=EluAttrs, dtype=floating)
 elu.reference = in_dtype(lambda p, x: np.where(x > 0, _wide(x), p.alpha * np.expm1(np.minimum(_wide(x), 0))))
 elu.compute = pointwise(lambda p, x: te.select(x > 0, x, te.expm1(te.min(x, 0)) * p.alpha))
-elu.reference_cost = "passes"
+elu.native_from = 256
 
 
 def _elu_slope(x: Any, alpha: float) -> Any:
@@ -123,7 +123,7 @@ selu.reference = in_dtype(
     lambda x: _SELU_SCALE * np.where(x > 0, _wide(x), _SELU_ALPHA * np.expm1(np.minimum(_wide(x), 0)))
 )
 selu.compute = pointwise(lambda x: te.select(x > 0, x, te.expm1(te.min(x, 0)) * _SELU_ALPHA) * _SELU_SCALE)
-selu.reference_cost = "passes"
+selu.native_from = 256
 selu.gradient = lambda ctx, g: [  # dx = scale g where x > 0, else scale alpha g exp(x)
     F.elemwise_mul(g, _elu_slope(ctx.inputs[0], _SELU_ALPHA)) * _SELU_SCALE
 ]
@@ -176,13 +176,13 @@ gelu = unary(
 )
 gelu.reference = in_dtype(_gelu_reference)
 gelu.compute = pointwise(_gelu_body)
-gelu.reference_cost = "passes"
+gelu.native_from = 256
 gelu.gradient = _gelu_gradient
 
 silu = unary("silu", "x sigmoid(x), also called swish.", level=5, dtype=floating)
 silu.reference = in_dtype(lambda x: _wide(x) * logistic(_wide(x)))
 silu.compute = pointwise(lambda x: x * te.sigmoid(x))
-silu.reference_cost = "passes"
+silu.native_from = 256
 
 
 def _silu_gradient(ctx: Any, g: Any) -> list[Any]:
@@ -198,13 +198,13 @@ silu.complex_gradient = holomorphic
 softplus = unary("softplus", "log(1 + exp(x))", level=5, dtype=floating)
 softplus.reference = in_dtype(lambda x: np.logaddexp(0, _wide(x)))
 softplus.compute = pointwise(lambda x: te.max(x, 0) + te.log1p(te.exp(-te.abs(x))))
-softplus.reference_cost = "passes"
+softplus.native_from = 256
 softplus.gradient = lambda ctx, g: [F.elemwise_mul(g, F.sigmoid(ctx.inputs[0]))]
 
 softsign = unary("softsign", "x / (1 + |x|)", level=5, dtype=floating)
 softsign.reference = in_dtype(lambda x: _wide(x) / (1 + np.abs(_wide(x))))
 softsign.compute = pointwise(lambda x: x / (te.abs(x) + 1))
-softsign.reference_cost = "passes"
+softsign.native_from = 256
 softsign.gradient = lambda ctx, g: [  # dx = g / (1 + |x|)^2
     F.elemwise_div(g, (F.abs(ctx.inputs[0]) + 1) ** 2)
 ]
@@ -212,7 +212,7 @@ softsign.gradient = lambda ctx, g: [  # dx = g / (1 + |x|)^2
 mish = unary("mish", "x tanh(log(1 + exp(x)))", level=5, dtype=floating)
 mish.reference = in_dtype(lambda x: _wide(x) * np.tanh(np.logaddexp(0, _wide(x))))
 mish.compute = pointwise(lambda x: x * te.tanh(te.max(x, 0) + te.log1p(te.exp(-te.abs(x)))))
-mish.reference_cost = "passes"
+mish.native_from = 256
 
 
 def _mish_gradient(ctx: Any, g: Any) -> list[Any]:
@@ -239,7 +239,7 @@ hard_sigmoid = unary(
 )
 hard_sigmoid.reference = in_dtype(lambda p, x: np.clip(_wide(x) * p.alpha + p.beta, 0, 1))
 hard_sigmoid.compute = pointwise(lambda p, x: te.min(te.max(x * p.alpha + p.beta, 0), 1))
-hard_sigmoid.reference_cost = "passes"
+hard_sigmoid.native_from = 256
 
 
 def _hard_sigmoid_gradient(ctx: Any, g: Any) -> list[Any]:
@@ -255,7 +255,7 @@ hard_sigmoid.keeps_output = True
 hard_swish = unary("hard_swish", "x times (x + 3) / 6 limited to [0, 1].", level=5, dtype=floating)
 hard_swish.reference = in_dtype(lambda x: _wide(x) * np.clip(_wide(x) / 6 + 0.5, 0, 1))
 hard_swish.compute = pointwise(lambda x: x * te.min(te.max(x * (1 / 6) + 0.5, 0), 1))
-hard_swish.reference_cost = "passes"
+hard_swish.native_from = 256
 
 
 def _hard_swish_gradient(ctx: Any, g: Any) -> list[Any]:

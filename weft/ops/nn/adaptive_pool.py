@@ -82,7 +82,7 @@ def _grad_reference(params: AdaptivePool2DAttrs, g: Array, x: Array) -> Array:
     return spatial_back(params, grad, g.dtype)
 
 
-def _bin_exprs(number: Any, extent: int, count: int) -> tuple[Any, Any]:
+def bin_ends(number: Any, extent: int, count: int) -> tuple[Any, Any]:
     return number * extent // count, ((number + 1) * extent + count - 1) // count
 
 
@@ -98,7 +98,7 @@ def _longest(extent: int, count: int) -> int:
 def _bin_size(params: AdaptivePool2DAttrs, index: Any, extents: tuple[int, int], dtype: Any) -> Any:
     total: Any = None
     for number, extent, count in zip(places_of(params, index), extents, sizes_of(params)):
-        start, end = _bin_exprs(number, extent, count)
+        start, end = bin_ends(number, extent, count)
         total = end - start if total is None else total * (end - start)
     return te.cast(total, dtype)
 
@@ -111,7 +111,7 @@ def _compute(params: AdaptivePool2DAttrs, x: te.Tensor) -> te.Tensor:
     def element(*index: Any) -> Any:
         places, conditions = [], []
         for number, extent, count, axis in zip(places_of(params, index), extents, counts, axes):
-            start, end = _bin_exprs(number, extent, count)
+            start, end = bin_ends(number, extent, count)
             places.append(start + axis.var)
             conditions += [places[-1] < end] if extent % count else []
         return te.sum(read(x, at_places(params, index, places), conditions, 0), axes)
@@ -127,12 +127,13 @@ def _grad_compute(params: AdaptivePool2DAttrs, g: te.Tensor, x: te.Tensor) -> te
     extents, counts = static_extents(params, x.shape), sizes_of(params)
     share = te.compute(g.shape, lambda *i: g[i] / _bin_size(params, i, extents, g.dtype), name="share")
     # an element is in the bins from floor(place n / d) up to ceil((place + 1) n / d)
-    axes = [te.reduce_axis(-(-count // extent) + 1, "b") for extent, count in zip(extents, counts)]
+    most = [-(-count // extent) + 1 if extent % count else 1 for extent, count in zip(extents, counts)]
+    axes = [te.reduce_axis(bins, "b") for bins in most]
 
     def element(*index: Any) -> Any:
         numbers, conditions = [], []
         for place, extent, count, axis in zip(places_of(params, index), extents, counts, axes):
-            first, end = _bin_exprs(place, count, extent)
+            first, end = bin_ends(place, count, extent)
             numbers.append(first + axis.var)
             conditions.append(numbers[-1] < end)
         return te.sum(read(share, at_places(params, index, numbers), conditions, 0), axes)

@@ -268,6 +268,7 @@ attention = define(
     reference=_reference,
     compute=_compute,
     gradient=_gradient,
+    native_from=4096,
 )
 attention.set_num_inputs(lambda params: len(_names(params)))
 attention.input_names = _names
@@ -284,6 +285,7 @@ attention_grad = define(
     compute=_grad_compute,
     output_names=["query", "key", "value", "scores", "probabilities"],
     gradient=_second_gradient,
+    native_from=8192,
 )
 attention_grad.set_num_inputs(lambda params: 1 + len(_names(params)))
 attention_grad.input_names = lambda params: ["ograd", *_names(params)]

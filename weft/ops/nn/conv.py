@@ -210,6 +210,7 @@ conv2d = _convolution(
     "data[n, i, y*strides+p*dilation-padding, ...] * weight[o,i,p,q].",
     _conv_reference,
 )
+conv2d.native_from = 256
 conv2d_nchwc = _convolution("_contrib_conv2d_NCHWc", "conv2d in layouts whose channels are blocked.", _conv_reference)
 
 
@@ -300,5 +301,6 @@ conv2d_transpose = optional_bias(
         reference=_transpose_reference,
         compute=_transpose_compute,
         gradient=_transpose_gradient,
+        native_from=256,
     )
 )

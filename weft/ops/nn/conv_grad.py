@@ -73,6 +73,7 @@ grad_data = define(
     reference=_grad_data_reference,
     ignored_inputs=[1],
     gradient=_grad_data_gradient,
+    native_from=256,
 )
 grad_data.compute = lambda params, g, x, w: te_transpose_in_data(convolution_of(params), g, w, x.shape, g.dtype)
 
@@ -119,6 +120,7 @@ grad_weight = define(
     reference=_grad_weight_reference,
     compute=_grad_weight_compute,
     gradient=_grad_weight_gradient,
+    native_from=256,
 )
 
 # conv2d, in all its inputs at once: NNVM's form.
@@ -177,6 +179,7 @@ grad = define(
     gradient=_grad_gradient,
     is_backward=True,
     output_names=lambda params: ["data", "weight", "bias"][: 3 if params.use_bias else 2],
+    native_from=256,
 )
 grad.set_num_outputs(lambda params: 3 if params.use_bias else 2)
 
@@ -242,6 +245,7 @@ transpose_grad_data = define(
     reference=_transpose_grad_data_reference,
     compute=_transpose_grad_data_compute,
     gradient=_transpose_grad_data_gradient,
+    native_from=256,
 )
 
 
@@ -280,4 +284,5 @@ transpose_grad_weight = define(
     reference=_transpose_grad_weight_reference,
     compute=_transpose_grad_weight_compute,
     gradient=_transpose_grad_weight_gradient,
+    native_from=256,
 )

@@ -237,6 +237,7 @@ softmax_cross_entropy = define(
     compute=_compute,
     reference=lambda params, x, classes: quietly(_losses, params, x, classes),
     gradient=lambda ctx, g: [F._softmax_cross_entropy_grad(g, *ctx.inputs, **attributes(ctx.params)), None],
+    native_from=64,
 )
 softmax_cross_entropy_grad = define(
     "_softmax_cross_entropy_grad",
@@ -249,6 +250,7 @@ softmax_cross_entropy_grad = define(
     compute=_grad_compute,
     gradient=_second_gradient,
     reference=lambda params, g, x, classes: quietly(_gradients, params, g, x, classes),
+    native_from=64,
 )
 
 

@@ -453,7 +453,7 @@ ctc_loss = define(
     dtype=_dtype([0]),
     reference=_reference,
     kernels=_kernels,
-    reference_cost="steps",
+    native_from=1,
     open_body=True,
     gradient=_gradient,
 )
@@ -470,7 +470,7 @@ ctc_loss_grad = define(
     dtype=_dtype([0, 1, 5]),
     reference=_grad_reference,
     kernels=_grad_kernels,
-    reference_cost="steps",
+    native_from=1,
     open_body=True,
 )
 
@@ -494,5 +494,4 @@ ctc_loss_second = define(
     shape=_second_shape,
     dtype=_dtype([0, 1, 2, 6]),
     reference=_second_reference,
-    reference_cost="steps",
 )

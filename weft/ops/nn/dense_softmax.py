@@ -98,6 +98,7 @@ dense = define(
     compute=_dense_compute,
     gradient=_dense_gradient,
     complex_gradient=holomorphic,
+    native_from=1024,
 )
 dense.set_num_inputs(lambda params: 3 if params.use_bias else 2)
 dense.input_names = lambda params: list(_DENSE_INPUTS)[: 3 if params.use_bias else 2]
@@ -235,6 +236,7 @@ softmax = define(
     reference=in_dtype(_softmax_reference),
     gradient=_softmax_gradient,
     inplace=[(0, 0)],
+    native_from=64,
 )
 log_softmax = define(
     "log_softmax",
@@ -249,4 +251,5 @@ log_softmax = define(
     reference=in_dtype(_log_softmax_reference),
     gradient=_log_softmax_gradient,
     inplace=[(0, 0)],
+    native_from=64,
 )

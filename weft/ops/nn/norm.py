@@ -250,6 +250,7 @@ batch_norm = define(
     visible_outputs=1,
     output_names=["output", "mean", "var"],
     mutates=[3, 4],
+    native_from=64,
 )
 batch_norm.effect = lambda params: "mutates" if params.training else "pure"
 
@@ -310,6 +311,7 @@ layer_norm = define(
     compute=_layer_norm_compute,
     gradient=_layer_norm_gradient,
     inplace=[(0, 0)],
+    native_from=64,
 )
 
 
@@ -346,6 +348,7 @@ rms_norm = define(
     compute=_rms_norm_compute,
     gradient=_rms_norm_gradient,
     inplace=[(0, 0)],
+    native_from=64,
 )
 
 # instance_norm and group_norm: (N, C, ...), over groups of channels and all that follows.
@@ -425,6 +428,7 @@ def _channel_norm(name: str, doc: str, attrs: type) -> None:
         dtype=floating,
         reference=_group_norm_reference,
         compute=_group_norm_compute,
+        native_from=64,
         gradient=gradient,
         inplace=[(0, 0)],
     )

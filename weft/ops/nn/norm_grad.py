@@ -206,6 +206,7 @@ def _trailing_grad(name: str, centred: bool) -> None:
         dtype=floating,
         reference=_trailing_reference(centred),
         compute=_trailing_compute(centred),
+        native_from=64,
         output_names=["data", *vectors],
         gradient=lambda ctx, *grads: _second_gradient(_trailing_frame(ctx.params, centred), ctx, *grads),
     ).set_num_outputs(1 + len(vectors))
@@ -274,6 +275,7 @@ def _group_grad(name: str, attrs: type) -> None:
         dtype=floating,
         reference=_group_reference,
         compute=_group_compute,
+        native_from=64,
         output_names=["data", "gamma", "beta"],
         gradient=lambda ctx, *grads: _second_gradient(_group_frame(ctx.params), ctx, *grads),
     )
@@ -387,4 +389,5 @@ define(
     compute=_batch_compute,
     output_names=["data", "gamma", "beta"],
     gradient=_batch_second_gradient,
+    native_from=64,
 )

@@ -295,7 +295,7 @@ def _avg_grad_reference(params: Params, g: Array, x: Array) -> Array:
     return spatial_back(params, fold(taps, pool.windows, pool.extents), g.dtype)
 
 
-def _count(params: Params, pool: Pool, windows: Sequence[Any], dtype: DType) -> Any:
+def window_elements(params: Params, pool: Pool, windows: Sequence[Any], dtype: DType) -> Any:
     """The number of elements of a window, the same for all where they have as many."""
     sides = zip(pool.windows, windows, pool.extents, pool.outs)
     down, across = (_count_along(params, *side) for side in sides)
@@ -338,7 +338,7 @@ def _avg_compute(params: Params, x: te.Tensor) -> te.Tensor:
     )
     return te.compute(
         total.shape,
-        lambda *i: te.cast(total[i] / _count(params, pool, places_of(params, i), dtype), x.dtype),
+        lambda *i: te.cast(total[i] / window_elements(params, pool, places_of(params, i), dtype), x.dtype),
         name="avg_pool2d",
     )
 
@@ -346,7 +346,9 @@ def _avg_compute(params: Params, x: te.Tensor) -> te.Tensor:
 @in_float32
 def _avg_grad_compute(params: Params, g: te.Tensor, x: te.Tensor) -> te.Tensor:
     pool = pool_of(params, x.shape)
-    share = te.compute(g.shape, lambda *i: g[i] / _count(params, pool, places_of(params, i), g.dtype), name="share")
+    share = te.compute(
+        g.shape, lambda *i: g[i] / window_elements(params, pool, places_of(params, i), g.dtype), name="share"
+    )
     return _scatter(
         params, pool, x.shape, lambda index, taps, conditions: read(share, index, conditions, 0), "avg_pool2d_grad"
     )
@@ -376,6 +378,7 @@ def pool_op(name: str, doc: str, attrs: type, shape: ShapeRule, *, level: int = 
         pattern=OUT_FUSABLE,
         shape=shape,
         layout=pool_layout,
+        native_from=64,
         **{"dtype": numeric, **columns},
     )
 

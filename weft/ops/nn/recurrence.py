@@ -121,6 +121,7 @@ def _cumprod_gradient(ctx: Any, g: Any) -> list[Any]:
 
 
 cumprod = _scan("cumprod", "The product of all elements up to each one along an axis.", CumprodAttrs, dtype=numeric)
+cumprod.native_from = 1024
 cumprod.reference = in_dtype(_cumprod_reference)
 cumprod.kernels = _kernels("cumprod", 1, _cumprod_step, lambda p: False)
 cumprod.complex_gradient = holomorphic
@@ -168,6 +169,7 @@ recurrence = _scan(
     inputs={"a": "the factors", "b": "what is added"},
     named=False,
     dtype=numeric,
+    native_from=1024,
 )
 recurrence.reference = in_dtype(_recurrence_reference)
 recurrence.kernels = _kernels("recurrence", 0, _recurrence_step, lambda p: p.reverse)
@@ -196,6 +198,7 @@ def _log_sum_gradient(ctx: Any, g: Any) -> list[Any]:
 logcumsumexp = _scan(
     "logcumsumexp", "log of the sum of exp of all elements up to each one along an axis.", AxisAttrs, dtype=floating
 )
+logcumsumexp.native_from = 1024
 logcumsumexp.reference = in_dtype(lambda p, x: np.logaddexp.accumulate(wide(x), normalize_axis(p.axis, x.ndim)))
 logcumsumexp.kernels = _kernels("logcumsumexp", -math.inf, _log_sum_step, lambda p: False)
 logcumsumexp.gradient = _log_sum_gradient

@@ -374,7 +374,7 @@ rnn = define(
     reference=_reference,
     kernels=_kernels,
     open_body=True,
-    reference_cost="steps",
+    native_from=1,
     gradient=_gradient,
 )
 _names_of(rnn, input_names, output_names)
@@ -444,6 +444,6 @@ rnn_grad = define(
     reference=_grad_reference,
     kernels=_grad_kernels,
     open_body=True,
-    reference_cost="steps",
+    native_from=1,
 )
 _names_of(rnn_grad, grad_names, grad_results)

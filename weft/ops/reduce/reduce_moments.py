@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
+from ...base.dtype import FLOAT64
 from ...core.schema import BOOL, FLOAT, INTS, attr, schema
 from .. import _layouts as layouts
 from .._families import COMM_REDUCE, F, Inferred, Shapes, define, floating, in_dtype, in_float32, pointwise, unary
@@ -76,14 +77,17 @@ def _variance_reference(params: VarianceAttrs, x: Any) -> Any:
 
 @in_float32
 def _variance_compute(params: VarianceAttrs, x: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    """Of what is far from zero the mean is needed more exactly than its dtype has it: it is that and a rest."""
     axes = reduced_axes(params, x.rank)
-    count = te.cast(te.as_expr(reduced_count(params, x.shape)), x.dtype)
-    less = te.max(count - te.const(params.correction, x.dtype), te.const(0, x.dtype))
-    total = _reduced(params, x, "total", lambda i: x[i])
-    mean = te.compute(total.shape, lambda *i: total[i] / count, name="mean")
+    count = te.as_expr(reduced_count(params, x.shape))
+    less = te.max(te.cast(count, x.dtype) - te.const(params.correction, x.dtype), te.const(0, x.dtype))
+    total = _reduced(params, x, "total", lambda i: te.cast(x[i], FLOAT64))
+    exact = te.compute(total.shape, lambda *i: total[i] / te.cast(count, FLOAT64), name="exact")
+    mean = te.compute(total.shape, lambda *i: te.cast(exact[i], x.dtype), name="mean")
+    rest = te.compute(total.shape, lambda *i: te.cast(exact[i] - te.cast(mean[i], FLOAT64), x.dtype), name="rest")
 
     def square(i: Any) -> te.Expr:
-        centred = x[i] - mean[one(i, axes)]
+        centred = x[i] - mean[one(i, axes)] - rest[one(i, axes)]
         return centred * centred
 
     squares = _reduced(params, x, "squares", square)
@@ -113,6 +117,7 @@ variance = define(
     compute=_variance_compute,
     gradient=_variance_gradient,
     keeps_output=True,
+    native_from=1024,
 )
 
 
@@ -158,6 +163,7 @@ norm = define(
     reference=in_dtype(_norm_reference),
     compute=_norm_compute,
     gradient=_norm_gradient,
+    native_from=1024,
 )
 
 
@@ -199,4 +205,5 @@ logsumexp = define(
     reference=in_dtype(_log_sum_reference),
     compute=_log_sum_compute,
     gradient=_log_sum_gradient,
+    native_from=1024,
 )

@@ -171,13 +171,13 @@ def _prod_expr(body: te.Expr, ks: Any) -> te.Expr:
     return te.all(body, ks) if body.dtype == BOOL else te.prod(body, ks)
 
 
-sum_ = _reduction("sum", "The sum along axes; of bools, whether one is true.")
+sum_ = _reduction("sum", "The sum along axes; of bools, whether one is true.", native_from=1)
 sum_.reference = _reduce_reference(lambda x, axes: x.any(axes) if x.dtype == BOOL else np.sum(wide(x), axes))
 sum_.compute = _reduce_compute(sum_expr)
 sum_.complex_gradient = holomorphic
 sum_.gradient = lambda ctx, g: [expanded(ctx, g)]
 
-prod = _reduction("prod", "The product along axes; of bools, whether all are true.")
+prod = _reduction("prod", "The product along axes; of bools, whether all are true.", native_from=1)
 prod.reference = _reduce_reference(lambda x, axes: x.all(axes) if x.dtype == BOOL else np.prod(wide(x), axes))
 prod.compute = _reduce_compute(_prod_expr)
 prod.complex_gradient = holomorphic
@@ -186,7 +186,10 @@ prod.gradient = lambda ctx, g: [  # dx = g times the product of the others
 ]
 
 mean = _reduction(
-    "mean", "The sum along axes divided by the number of summands; of integers, rounded down.", dtype=numeric
+    "mean",
+    "The sum along axes divided by the number of summands; of integers, rounded down.",
+    dtype=numeric,
+    native_from=1,
 )
 
 
@@ -274,19 +277,23 @@ def _extremum_gradient(mask: str) -> Callable[..., Any]:
     return gradient
 
 
-max_ = _reduction("max", "The largest along axes, NaN if there is one; the lowest of the dtype over nothing.")
+max_ = _reduction(
+    "max", "The largest along axes, NaN if there is one; the lowest of the dtype over nothing.", native_from=1
+)
 max_.reference = _reduce_reference(lambda x, axes: x.max(axes, initial=_limit(x.dtype, -1)))
 max_.compute = _reduce_compute(te.max_of)
 max_.gradient = _extremum_gradient("_max_mask")
 
-min_ = _reduction("min", "The smallest along axes, NaN if there is one; the highest of the dtype over nothing.")
+min_ = _reduction(
+    "min", "The smallest along axes, NaN if there is one; the highest of the dtype over nothing.", native_from=1
+)
 min_.reference = _reduce_reference(lambda x, axes: x.min(axes, initial=_limit(x.dtype, 1)))
 min_.compute = _reduce_compute(te.min_of)
 min_.gradient = _extremum_gradient("_min_mask")
 
 
 def _mask(name: str, doc: str, extreme: Any, compute: Callable[..., Any]) -> Any:
-    op = unary(name, doc, level=1, attrs=AxesAttrs, pattern=OPAQUE)
+    op = unary(name, doc, level=1, attrs=AxesAttrs, pattern=OPAQUE, native_from=32768)
     op.dtype = lambda params, ins, outs: ([None], [FLOAT32])
 
     def mask_reference(params: Any, x: Any) -> Any:
@@ -363,6 +370,7 @@ prod_others = unary(
     attrs=AxesAttrs,
     pattern=OPAQUE,
     dtype=numeric,
+    native_from=1024,
 )
 prod_others.reference = _others_reference
 prod_others.compute = _others_compute
@@ -457,5 +465,7 @@ for _name, _which, _pick, _extreme in (
     ("argmax", "largest", np.argmax, te.max_of),
     ("argmin", "smallest", np.argmin, te.min_of),
 ):
-    _op = _reduction(_name, f"The position of the {_which} {_ARG}", shape=_arg_shape, dtype=full_dtype)
+    _op = _reduction(
+        _name, f"The position of the {_which} {_ARG}", shape=_arg_shape, dtype=full_dtype, native_from=16384
+    )
     _op.reference, _op.compute, _op.gradient = _arg_reference(_pick), _arg_compute(_extreme), no_flow

@@ -63,6 +63,7 @@ cumsum = define(
     shape=axis_shape,
     dtype=numeric,
     layout=layouts.fixed_copy,
+    native_from=1024,
 )
 cumsum.reference = _cumsum_reference
 cumsum.kernels = _cumsum_kernels

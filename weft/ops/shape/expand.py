@@ -59,6 +59,7 @@ collapse_sum = define(
     shape=_collapse_shape,
     dtype=first_dtype,
     ignored_inputs=[1],
+    native_from=1024,
 )
 collapse_sum.same_if_alike = True
 collapse_sum.reference = _collapse_reference
@@ -162,6 +163,7 @@ expand_like_grad = define(
     shape=_expand_grad_shape,
     dtype=first_dtype,
     ignored_inputs=[1],
+    native_from=1024,
 )
 expand_like_grad.reference = _expand_grad_reference
 expand_like_grad.compute = _expand_grad_compute

@@ -88,6 +88,7 @@ def _scattering(name: str, doc: str, forward: Any, **columns: Any) -> Any:
         shape=backward_shape(forward),
         dtype=_indexed_dtype(2),
         ignored_inputs=[1],
+        open_body=True,
         **columns,
     )
 
@@ -178,6 +179,7 @@ take = _taking(
     3,
     TakeAttrs,
     named=False,
+    native_from=512,
 )
 gather = _taking("gather", "Slices of data along an axis, at the indices.", 5, GatherAttrs)
 
@@ -209,6 +211,7 @@ take_grad = _scattering(
     attrs=TakeAttrs,
     reference=_take_grad_reference,
     kernels=_take_grad_kernels,
+    native_from=512,
 )
 take_grad.complex_gradient = holomorphic
 take_grad.gradient = lambda ctx, g: [F.take(g, ctx.inputs[2], axis=ctx.params.axis), None, None]
@@ -315,6 +318,7 @@ gather_nd_grad = _scattering(
     _gather_nd_shape,
     reference=_gather_nd_grad_reference,
     kernels=_gather_nd_grad_kernels,
+    native_from=512,
 )
 gather_nd_grad.complex_gradient = holomorphic
 gather_nd_grad.gradient = lambda ctx, g: [F.gather_nd(g, ctx.inputs[2]), None, None]
@@ -475,6 +479,7 @@ gather_elements = _gathering(
     shape=_gather_elements_shape,
     reference=_gather_elements_reference,
     compute=_gather_elements_compute,
+    native_from=512,
 )
 gather_elements.complex_gradient = holomorphic
 gather_elements.gradient = lambda ctx, g: [F._gather_elements_grad(g, *ctx.inputs, axis=ctx.params.axis), None]
@@ -518,6 +523,7 @@ gather_elements_grad = _scattering(
     attrs=GatherAttrs,
     reference=_gather_elements_grad_reference,
     kernels=_gather_elements_grad_kernels,
+    native_from=512,
 )
 gather_elements_grad.complex_gradient = holomorphic
 gather_elements_grad.gradient = lambda ctx, g: [F.gather_elements(g, ctx.inputs[2], axis=ctx.params.axis), None, None]

@@ -103,6 +103,7 @@ flip = define(
     pattern=INJECTIVE,
     shape=axis_shape,
     layout=layouts.fixed_copy,
+    native_from=8192,
 )
 flip.reference = lambda p, x: np.flip(x, p.axis).copy()
 flip.compute = _flip_compute

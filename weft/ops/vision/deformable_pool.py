@@ -327,7 +327,7 @@ deformable_psroi_pool = define(
     dtype=floating,
     reference=reference_rule(POOL),
     kernels=kernels_rule(POOL),
-    reference_cost="gathers",
+    native_from=4096,
     open_body=True,
     gradient=_gradient,
 )

@@ -459,7 +459,7 @@ grid_sample = define(
     dtype=floating,
     reference=_reference,
     kernels=_kernels,
-    reference_cost="gathers",
+    native_from=4096,
     open_body=True,
     gradient=_gradient,
 )
@@ -473,7 +473,7 @@ grid_sample_grad = define(
     dtype=floating,
     reference=_grad_reference,
     kernels=_grad_kernels,
-    reference_cost="gathers",
+    native_from=4096,
     open_body=True,
     ignored_inputs=[1],
 )
@@ -487,6 +487,6 @@ grid_sample_grad_grid = define(
     dtype=floating,
     reference=_grid_grad_reference,
     kernels=_grid_grad_kernels,
-    reference_cost="gathers",
+    native_from=4096,
     open_body=True,
 )

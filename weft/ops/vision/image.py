@@ -290,6 +290,7 @@ upsampling = define(
     compute=_compute,
     gradient=lambda ctx, g: [F._upsampling_grad(g, **attributes(ctx.params))],
     **SHARED,
+    native_from=64,
 )
 upsampling_grad = define(
     "_upsampling_grad",
@@ -298,8 +299,10 @@ upsampling_grad = define(
     attrs=UpsamplingAttrs,
     shape=_upsampling_grad_shape,
     kernels=_grad_kernels,
+    open_body=True,
     gradient=lambda ctx, gg: [F.upsampling(gg, **attributes(ctx.params))],
     **SHARED,
+    native_from=4096,
 )
 upsampling_grad.reference = lambda p, g: _grad(p, g, unscaled(p, g.shape))
 
@@ -314,6 +317,7 @@ resize = define(
     compute=_compute,
     gradient=lambda ctx, g: [F._resize_grad(g, ctx.inputs[0], **attributes(ctx.params))],
     **SHARED,
+    native_from=64,
 )
 resize_grad = define(
     "_resize_grad",
@@ -323,7 +327,9 @@ resize_grad = define(
     ignored_inputs=[1],
     shape=_resize_grad_shape,
     kernels=_grad_kernels,
+    open_body=True,
     gradient=lambda ctx, gg: [F.resize(gg, **attributes(ctx.params)), None],
     **SHARED,
+    native_from=4096,
 )
 resize_grad.reference = lambda p, g, x: _grad(p, g, x.shape)

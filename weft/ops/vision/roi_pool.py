@@ -152,7 +152,7 @@ roi_pool = define(
     dtype=_roi_pool_dtype,
     reference=_roi_pool_reference,
     kernels=_roi_pool_kernels,
-    reference_cost="gathers",
+    native_from=4096,
     open_body=True,
     gradient=_roi_pool_gradient,
     visible_outputs=1,
@@ -240,7 +240,7 @@ define_pool(
     PsRoiPoolAttrs,
     shape_rule(PS),
     floating,
-    reference_cost="gathers",
+    native_from=4096,
     open_body=True,
 )
 

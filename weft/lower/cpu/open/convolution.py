@@ -20,7 +20,7 @@ from ....te.expr import Expr, ExprLike, Var, binary, const, select, widen
 from ....te.loops import Kernel
 from ....te.visit import masked_load
 from .nonfinite import NonFinite
-from .patches import UNBOUNDED, Part, Patches, part_at, scalars, tap_tables, window_arguments
+from .patches import TAP_FIELDS, UNBOUNDED, Part, Patches, part_at, scalars, window_arguments
 from .tile import (
     FEW,
     Panel,
@@ -145,14 +145,13 @@ class _OpenConvolution:
         source = b.let("source", (self.group * weights.deep + channel) * images.plane)
         weight = b.let("weight", channel * weights.channel)
 
-        def read_at(tap: Expr) -> Expr:
-            return self.taps[tap] * images.width + self.taps[tap + 1] + source
-
-        tables = [
-            (self.read_at, read_at, images.plane),
-            (self.weight_at, lambda tap: self.taps[tap + 2] + weight, weights.channel),
-        ]
-        tap_tables(b, self.taps, tap, taps, channels, tables)
+        with b.loop("number", taps) as number:
+            at = b.let("at", (tap + number) * TAP_FIELDS)
+            read = b.let("read", self.taps[at] * images.width + self.taps[at + 1] + source)
+            first = b.let("first", self.taps[at + 2] + weight)
+            with b.loop("channel", channels) as c:
+                b.store(self.read_at, c * taps + number, read + c * images.plane)
+                b.store(self.weight_at, c * taps + number, first + c * weights.channel)
 
         def place(v: Expr) -> tuple[Expr, int]:
             panel, inner = self._panel_of(v)
@@ -185,7 +184,7 @@ class _OpenConvolution:
 
                 sums.fill(lambda i, v: masked_load(self.sums, (place(i, v),), started))
                 read = self._reader(part, row, left)
-                sums.add_products(depth, read, self.panels, at, size.width, unroll=1)
+                sums.add_products(depth, read, self.panels, at, size.width)
                 if part != size:
                     self._keep_tile(sums, place)
                     return

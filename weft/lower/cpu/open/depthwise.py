@@ -25,6 +25,7 @@ TAP_FIELDS = 2
 ROWS = 7  # rows of windows side by side in registers: all or a half of most images' heights
 TAPS = 9  # taps side by side in registers
 MAX_TAPS = 1024  # of a filter whose gradient is summed
+SUMMED = 4096  # elements of a turn of the kernel that adds parts
 
 
 class Copies(NamedTuple):
@@ -266,3 +267,23 @@ def _write_filter(planes: _Planes, sums: Buffer, turn: Expr, taps: Expr) -> None
         nonfinite.see(total[()])
         b.store(planes.out, turn * taps + tap, total[()])
     nonfinite.tell(planes.nonfinite)
+
+
+def added_parts_kernel(target: CpuTarget, dtype: DType) -> Kernel:
+    """out[i] = the sum over some parts of parts[part * length + i], in their order."""
+    b, lanes = KernelBuilder(f"open_added_parts_{dtype.name}"), target.lanes(dtype)
+    parts, out = b.arg("parts", dtype, (UNBOUNDED,)), b.arg("out", dtype, (UNBOUNDED,))
+    count, length, turns = b.scalar("count"), b.scalar("length"), b.scalar("turns")
+    with b.parallel("turn", turns) as turn:
+        first = b.let("first", turn * SUMMED)
+        left = b.let("left", binary("min", SUMMED, length - first))
+        with b.loop("vector", ceil_div(left, lanes)) as vector:
+            at = b.let("at", first + vector * lanes)
+            there = b.let("there", lanes_from(at, lanes) < length)
+            total = b.alloc("total", dtype, (), scope="register", lanes=lanes)
+            b.store(total, (), const(0, dtype))
+            with b.loop("part", count) as part:
+                value = masked_load(parts, (lanes_from(part * length + at, lanes),), there)
+                b.store(total, (), total[()] + value)
+            b.store(out, lanes_from(at, lanes), total[()], there)
+    return b.finish()

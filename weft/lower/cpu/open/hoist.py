@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ....base.dtype import is_float
-from ....te.expr import Binary, Const, Expr, Load, Var, const
+from ....te.expr import Binary, Const, Expr, ExprLike, Load, Var, const
 from ....te.loops import For, Let, Stmt, Store
 from ....te.simplify_loops import statements
 from ....te.visit import parts, rewrite
 from ...access import accessed
+from ..nest import lane_loop
 
 
 def hoist(body: Stmt, turning: Iterable[Var] = ()) -> tuple[Stmt, Callable[[Stmt], Stmt]]:
@@ -66,3 +67,9 @@ def hoisted(body: Stmt) -> Stmt:
     """Loops with all that is the same in every turn of them bound around them."""
     made, around = hoist(body)
     return around(made)
+
+
+def vector_loop(var: Var, start: ExprLike, end: ExprLike, lanes: int, body: Stmt) -> Stmt:
+    """var = start .. end - 1 in lanes, with what is the same in all turns before them."""
+    body, around = hoist(body, (var,))
+    return around(lane_loop(var, start, end, lanes, body))

@@ -6,7 +6,6 @@ An index below zero counts from the end; one that is still outside is moved to t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ....base.cpu_target import CpuTarget
@@ -16,7 +15,8 @@ from ....te.expr import Expr, Var, as_expr, binary, cast, select
 from ....te.loops import For, Kernel, Store
 from ....te.schedule import bind_shared
 from ....te.transform import lower_vectors
-from .nest import vector_loop
+from ..nest import coordinates, row_starts
+from .hoist import vector_loop
 from .operands import UNBOUNDED
 from .tile import ceil_div
 
@@ -27,17 +27,6 @@ def _within(index: Expr, extent: Expr) -> Expr:
     """The position that an index means."""
     counted = select(index < 0, index + extent, index)
     return binary("max", binary("min", counted, extent - 1), 0)
-
-
-def _places(b: KernelBuilder, number: Expr, extents: Sequence[Expr], *steps: Sequence[Expr]) -> list[Expr]:
-    """Where row `number` begins, for each list of steps along the axes before the last."""
-    places: list[Expr] = [as_expr(0)] * len(steps)
-    left = number
-    for axis in range(len(extents) - 1, -1, -1):
-        index = left if axis == 0 else b.let("index", left % extents[axis])
-        left = left if axis == 0 else b.let("left", left // extents[axis])
-        places = [place + index * own[axis] for place, own in zip(places, steps)]
-    return [b.let("place", place) for place in places]
 
 
 def elements_kernel(dtype: DType, rank: int, what: str, target: CpuTarget) -> Kernel:
@@ -57,7 +46,7 @@ def elements_kernel(dtype: DType, rank: int, what: str, target: CpuTarget) -> Ke
     x_step, y_step, index_step = (own[-1] for own in steps)
     with b.parallel("p", turns) as p, b.loop("row", rows) as row:
         number = b.let("number", p * rows + row)
-        here, there, start = _places(b, number, extents[:-1], *(own[:-1] for own in steps))
+        here, there, start = row_starts(b, number, extents[:-1], [own[:-1] for own in steps])
         i = Var("i")
         place = _within(indices[start + i * index_step], extent)
         at, to = here + i * x_step + place * step, there + i * y_step
@@ -108,8 +97,8 @@ def nonzero_kernel(rank: int, target: CpuTarget) -> Kernel:
     with b.parallel("p", 1):
         at = b.alloc("at", INT64, (1,), scope="register")
         b.store(at, 0, 0)
-        with b.loop("row", ceil_div_by(limit, extents[-1])) as row:
-            index: list[Any] = _coordinates(b, row, extents[:-1])
+        with b.loop("row", (limit + extents[-1] - 1) // extents[-1]) as row:
+            index: list[Any] = coordinates(b, row, extents[:-1])
             start = b.let("start", row * extents[-1])
             with b.loop("i", binary("min", extents[-1], limit - start)) as i:
                 to = b.let("to", at[0] * step)
@@ -117,15 +106,3 @@ def nonzero_kernel(rank: int, target: CpuTarget) -> Kernel:
                     b.store(out, to + d * plane, place)
                 b.store(at, 0, at[0] + cast(mask[start + i], INT64))
     return lower_vectors(b.finish())
-
-
-def ceil_div_by(a: Expr, extent: Expr) -> Expr:
-    return (a + extent - 1) // extent
-
-
-def _coordinates(b: KernelBuilder, number: Expr, extents: Sequence[Expr]) -> list[Expr]:
-    index: list[Expr] = []
-    for extent in reversed(extents):
-        index.append(b.let("index", number % extent))
-        number = b.let("left", number // extent)
-    return index[::-1]

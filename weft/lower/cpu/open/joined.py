@@ -9,6 +9,7 @@ from typing import Any
 from ....te.expr import Expr, Load, Var, as_expr
 from ....te.extents import Trace
 from ....te.loops import Buffer, For, Stmt, Store
+from ....te.simplify import simplify
 from ....te.simplify_loops import statements
 from ....te.visit import parts, postorder, rewrite, same, substitute
 
@@ -33,7 +34,7 @@ def _joined(body: Stmt, pair: Stmt, buffers: Buffers) -> Stmt:
     def rule(node: Any) -> Any:
         if isinstance(node, For) and node.var is pair.var:
             assert isinstance(node.body, For)
-            return For(var, pair.extent * inner.extent, node.body.body, inner.kind)
+            return For(var, simplify(pair.extent * inner.extent), node.body.body, inner.kind)
         return node
 
     return _moved(rewrite(body, rule), pair.var, inner.var, var, buffers)
@@ -88,7 +89,7 @@ def _moved(body: Stmt, outer: Var, inner: Var, joined: Var, buffers: Buffers) ->
     def flat(source: Any, place: int) -> Buffer:
         if source not in made:
             shape = [*source.shape]
-            shape[place : place + 2] = [source.shape[place] * source.shape[place + 1]]
+            shape[place : place + 2] = [simplify(source.shape[place] * source.shape[place + 1])]
             strides = [*source.strides]
             del strides[place]
             made[source] = Buffer(

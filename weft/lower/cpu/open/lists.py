@@ -13,7 +13,7 @@ from ....te.loops import Kernel, Let, Stmt, Store
 from ....te.schedule import bind_shared
 from ....te.transform import lower_vectors
 from ....te.visit import substitute
-from .nest import vector_loop
+from .hoist import vector_loop
 
 TURN = 8192  # elements that one turn changes at most
 

@@ -17,7 +17,7 @@ from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, as_expr, minimum
 from ....te.loops import Buffer, Kernel, Seq, Stmt, Store
 from ....te.transform import lower_vectors
-from .nest import vector_loop
+from .hoist import vector_loop
 from .row_sums import Segments, Values, down_columns, over_segments
 
 COLUMN = as_expr(1)  # the number of segments where each lane has a column of its own

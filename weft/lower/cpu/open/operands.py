@@ -9,7 +9,6 @@ from typing import NamedTuple
 from ....base.dtype import DType
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, binary
-from .tile import ceil_div
 
 UNBOUNDED = 1 << 40  # elements of a buffer that is addressed by strides
 
@@ -75,9 +74,6 @@ class Operands:
             b.let("b", other + column * arguments.b_column_step),
             b.let("out", made + row * arguments.out_row_step + column),
         )
-
-    def vectors(self, block: Block, lanes: int) -> Expr:
-        return self.builder.let("vectors", ceil_div(block.columns, lanes))
 
 
 def _blocks(extent: Expr, size: Expr) -> Expr:

@@ -8,7 +8,7 @@ or 0 where that is outside. Taps stand in a table of (dy, dx, where their weight
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -238,20 +238,3 @@ class Patches:
         x = b.let("x", self.x[lanes_from(first, lanes)] + dx)
         height, width = (cast(n, "int32") for n in (self.images.height, self.images.width))
         return (y >= 0) & (y < height) & (x >= 0) & (x < width)
-
-
-def tap_tables(
-    b: KernelBuilder,
-    taps: Buffer,
-    first_tap: Expr,
-    count: Expr,
-    channels: Expr,
-    tables: Sequence[tuple[Buffer, Callable[[Expr], Expr], ExprLike]],
-) -> None:
-    """Fills tables over k = channel * count + tap: what a tap gives, and a step by channel."""
-    with b.loop("tap", count) as tap:
-        at = b.let("at", (first_tap + tap) * TAP_FIELDS)
-        values = [b.let("value", of_tap(at)) for _, of_tap, _ in tables]
-        with b.loop("channel", channels) as channel:
-            for value, (table, _, step) in zip(values, tables):
-                b.store(table, channel * count + tap, value + channel * step)

@@ -12,7 +12,7 @@ from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, as_expr, minimum
 from ....te.loops import Buffer, Kernel, Store
 from ....te.transform import lower_vectors
-from .nest import vector_loop
+from .hoist import vector_loop
 from .row_sums import Segments, over_segments
 
 At = Callable[[Expr], Expr]

@@ -1,7 +1,7 @@
 """Register tiles of matrix products whose extents are arguments: panels of one operand, packed by
 the caller, and a way to read the other come in; sums stay in registers until the caller takes them.
 
-A product is written around three things (open/product.py is the model):
+A convolution is written around three things:
 
     size = tile_size(target, dtype)
     panels = b.alloc("panels", dtype, (...,), alignment=64)     # packed: [panel][k][size.width]
@@ -31,10 +31,8 @@ from ....base.dtype import DType
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, ExprLike, Ramp, Var, as_expr, binary, call, select, widen
 from ....te.loops import Buffer
-from ....te.visit import masked_load
 from ..tile import registers
 
-UNROLL = 4
 FEW = 2  # how many times fewer rows the smaller tile has
 
 
@@ -52,7 +50,7 @@ class TileSize(NamedTuple):
 
 def tile_size(target: CpuTarget, dtype: DType) -> TileSize:
     """The tile that fills the registers: 8 x 3 sums, 3 vectors and a broadcast of 32."""
-    return TileSize(8 if registers(target) == 32 else 4, 3, target.lanes(dtype))
+    return TileSize(8 if registers(target) > 16 else 4, 3, target.lanes(dtype))
 
 
 def lanes_from(first: ExprLike, lanes: int, step: ExprLike = 1) -> Expr:
@@ -67,6 +65,14 @@ def ceil_div(a: Expr, count: int) -> Expr:
 def clamped(row: ExprLike, rows: Expr) -> Expr:
     """A row, or the last one for those beyond it."""
     return binary("min", row, rows - 1)
+
+
+def opaque(b: KernelBuilder, values: Sequence[Expr]) -> list[Expr]:
+    """The values by way of memory: LLVM would try all ways to derive one address from another."""
+    places = b.alloc("places", "int64", (len(values),))
+    for number, value in enumerate(values):
+        b.store(places, number, value)
+    return [b.let("place", places[number]) for number in range(len(values))]
 
 
 class Sums:
@@ -89,50 +95,18 @@ class Sums:
         return self.registers[i * self.size.vectors + v]
 
     def add_products(
-        self,
-        depth: Expr,
-        read: Callable[[int, Expr], Expr],
-        panels: Buffer,
-        first: Expr,
-        stride: ExprLike,
-        ask: Callable[[Expr], None] | None = None,
-        unroll: int = UNROLL,
-        masks: Sequence[Expr] | None = None,
+        self, depth: Expr, read: Callable[[int, Expr], Expr], panels: Buffer, first: Expr, stride: ExprLike
     ) -> None:
-        """sums[i, v] += read(i, k) * panels[first + k * stride + v * lanes ...] for k below depth.
-
-        `ask` may write a prefetch of what comes next, once for every `unroll` products. `masks`
-        say which lanes of each vector of the panels may be read.
-        """
-        b, turns = self.b, depth if unroll == 1 else self.b.let("turns", depth // unroll)
-
-        def step(k: Expr) -> None:
-            self._step(k, read, panels, first + k * stride, masks)
-
-        with b.loop("k", turns) as turn:
-            if ask is not None:
-                ask(turn)
-            for number in range(unroll):
-                step(turn * unroll + number)
-        if unroll > 1:
-            with b.loop("k", depth - turns * unroll) as rest:
-                step(turns * unroll + rest)
-
-    def _step(
-        self, k: Expr, read: Callable[[int, Expr], Expr], panels: Buffer, first: Expr, masks: Sequence[Expr] | None
-    ) -> None:
+        """sums[i, v] += read(i, k) * panels[first + k * stride + v * lanes ...] for k below depth."""
         b, size = self.b, self.size
-        at = b.let("at", first)
-        vectors = []
-        for v in range(size.vectors):
-            index = lanes_from(at + v * size.lanes, size.lanes)
-            mask = None if masks is None else masks[v]
-            vectors.append(b.let("v", masked_load(panels, (index,), mask)))
-        for i in range(size.rows):
-            x = widen(b.let("x", read(i, k)), size.lanes)
-            for v, vector in enumerate(vectors):
-                place = i * size.vectors + v
-                b.store(self.registers, place, call("fma", x, vector, self.registers[place]))
+        with b.loop("k", depth) as k:
+            at = b.let("at", first + k * stride)
+            vectors = [b.let("v", panels[lanes_from(at + v * size.lanes, size.lanes)]) for v in range(size.vectors)]
+            for i in range(size.rows):
+                x = widen(b.let("x", read(i, k)), size.lanes)
+                for v, vector in enumerate(vectors):
+                    place = i * size.vectors + v
+                    b.store(self.registers, place, call("fma", x, vector, self.registers[place]))
 
     def _places(self) -> Iterator[tuple[int, int]]:
         for i in range(self.size.rows):
@@ -169,19 +143,10 @@ def even_panels(b: KernelBuilder, size: TileSize, vectors: Expr) -> Iterator[Pan
 
 
 def choose_tile(
-    b: KernelBuilder,
-    size: TileSize,
-    left: Expr,
-    wide: Expr,
-    write: Callable[[TileSize], None],
-    least: int = 1,
-    few: bool = True,
+    b: KernelBuilder, size: TileSize, left: Expr, wide: Expr, write: Callable[[TileSize], None], least: int = 1
 ) -> None:
-    """Writes a tile for each number of vectors from the `least` on, and one for `few` rows; the one
+    """Writes a tile for each number of vectors from the `least` on, and one for few rows; the one
     that suits runs."""
-    if not few:
-        _choose_vectors(b, size, wide, size.vectors, write, least)
-        return
     with b.when(left <= size.rows // FEW):
         write(size._replace(rows=size.rows // FEW))
     with b.otherwise():

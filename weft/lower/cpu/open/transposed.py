@@ -1,6 +1,6 @@
 """Copies between memory with other fast axes: out[..., i, ..., j] = x[..., i, ..., j], where the
 elements of x are neighbours along i, and those of out along j, in squares that go through
-registers; and of rows that are backwards, or of one element."""
+registers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
 from ....te.build import KernelBuilder
-from ....te.expr import Expr, Shuffle, Var, as_expr, binary, select
-from ....te.loops import Buffer, Kernel, Store
+from ....te.expr import Expr, Shuffle, binary, select
+from ....te.loops import Buffer, Kernel
 from ....te.transform import lower_vectors
 from ....te.visit import masked_load
+from ..nest import row_starts
 from .matrices.pack import GROUP_BYTES, VECTOR_BYTES, transposed
-from .nest import vector_loop
 from .operands import UNBOUNDED
-from .pointwise import row_starts
 from .tile import ceil_div, clamped, lanes_from
 
 BLOCK = 64  # elements along i of a turn: a few whole cache lines of x
@@ -55,34 +54,6 @@ def transposed_copy(dtype: DType, rank: int, target: CpuTarget) -> Kernel:
                 limits = b.let("left", count - i), wide
                 at = [at + i for at in lines]
                 _square(b, x, at, out, to + i * out_step, out_step, lanes, limits)
-    return lower_vectors(b.finish())
-
-
-def row_copy(dtype: DType, rank: int, step: int, target: CpuTarget) -> Kernel:
-    """out[..., i] = x[..., step * i], for a step of 0 or -1. Scalars: the extent of i, and for each
-    of `rank` more axes as above. A turn is a row."""
-    b = KernelBuilder("row_copy")
-    count = b.scalar("count")
-    axes = [[b.scalar(f"{name}{axis}") for name in "nxy"] for axis in range(rank)]
-    x, out = b.arg("x", dtype, (UNBOUNDED,)), b.arg("out", dtype, (UNBOUNDED,))
-    turns = as_expr(1)
-    for extent, _, _ in axes:
-        turns = turns * extent
-    with b.parallel("p", turns) as p:
-        read, write = (b.let("place", place) for place in _starts(b, p, axes))
-        lanes = target.lanes(dtype)
-        if step == 0:
-            i, value = Var("i"), b.let("value", x[read])
-            b.emit(vector_loop(i, as_expr(0), count, lanes, Store(out, (write + i,), value)))
-        else:
-            backwards = tuple(range(lanes - 1, -1, -1))
-            with b.loop("turn", count // lanes) as turn:
-                at = b.let("at", turn * lanes)
-                line = b.let("line", x[lanes_from(read - at - (lanes - 1), lanes)])
-                b.store(out, lanes_from(write + at, lanes), Shuffle(line, line, backwards))
-            with b.loop("rest", count % lanes) as rest:
-                at = b.let("at", count // lanes * lanes + rest)
-                b.store(out, write + at, x[read - at])
     return lower_vectors(b.finish())
 
 

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
 from ....ops.nn._convolution import Convolution
-from ....ops.nn._windows import Window
-from . import convolution, depthwise, filters
+from ....ops.nn._windows import Windows
+from ..conv_filters import Form, chosen, open_sizes
+from ..taps import Line, Phase, phases
+from . import convolution, depthwise
 from .patches import Images, Part, Results
 from .tile import tile_size
 
@@ -27,7 +29,8 @@ Table = NDArray[Any]
 FEW_TURNS = 8  # turns that keep threads busy
 PLANE_PART = 1 / 4  # of the rate of register tiles, which sums have whose vectors are read each time
 MATRIX_PIXELS = 128  # of an image that is multiplied as a matrix
-MIN_CHUNKS = 4  # of windows in a split
+SUMMED_WINDOWS = 8192  # of the images in a split, whose products are added one after the other
+SPLIT_BYTES = 1 << 21  # of what is packed for a split, unless the filters are larger
 FEW_OUTPUTS = 4  # of a plane, for which tiles would be mostly empty
 USEFUL = 0.6  # share of products with elements, below which zeros are not worth multiplying
 MAX_PRODUCTS = 1 << 24  # that are kept at once
@@ -38,7 +41,7 @@ class WindowPlan(NamedTuple):
     """The arguments of a call that depend on extents alone."""
 
     kind: str
-    tables: tuple[Table, Table]  # taps and parts
+    tables: tuple[Table, ...]  # taps and parts
     scalars: tuple[int, ...]
     out: Shape
     splits: int  # copies of the output, to be added
@@ -46,23 +49,9 @@ class WindowPlan(NamedTuple):
     work: float  # nanoseconds of one thread
     lanes: int  # of the vector that tells of results that are not finite
     outside: bool  # whether some tap of some window stands outside
-    swapped: bool = False  # whether source and windows change places
+    form: Form | None = None  # of the template of weight gradients
     pointwise: bool = False  # whether it is a product of the filters and each image as a matrix
     transposed: bool = False  # whether that is of the filters' transpose
-
-
-class Line(NamedTuple):
-    """Results along one axis: every so many from the first on, and the taps that each has, with
-    their distances in the source."""
-
-    first: int
-    results: int
-    taps: list[tuple[int, int]]
-
-    @property
-    def reach(self) -> tuple[int, int]:
-        distances = [distance for _, distance in self.taps]
-        return min(distances, default=0), max(distances, default=0)
 
 
 class WindowSum(NamedTuple):
@@ -70,12 +59,25 @@ class WindowSum(NamedTuple):
 
     source: Shape
     out: Shape
-    steps: tuple[int, int]  # in the source, from a result to the next
-    out_steps: tuple[int, int]
-    lines: tuple[list[Line], list[Line]]
+    windows: Windows
     filters: Shape
     transposed: bool
     groups: int
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """In the source, from a result to the next."""
+        return (1, 1) if self.transposed else (self.windows[0].stride, self.windows[1].stride)
+
+    @property
+    def out_steps(self) -> tuple[int, int]:
+        return (self.windows[0].stride, self.windows[1].stride) if self.transposed else (1, 1)
+
+    @property
+    def lines(self) -> list[list[Phase]]:
+        """Results along each axis, with the taps that they have."""
+        axes = zip(self.windows, self.out[2:], self.source[2:])
+        return [phases(Line(*axis, self.transposed)) for axis in axes]
 
     @property
     def rows(self) -> int:
@@ -98,38 +100,25 @@ class WindowSum(NamedTuple):
     def reaches_out(self) -> bool:
         for lines, step, extent in zip(self.lines, self.steps, self.source[2:]):
             for line in lines:
-                low, high = line.reach
-                if line.taps and (low < 0 or (line.results - 1) * step + high >= extent):
+                low, high = _reach(line)
+                if line.taps and (low < 0 or (line.length - 1) * step + high >= extent):
                     return True
         return False
 
 
+def _reach(line: Phase) -> tuple[int, int]:
+    distances = [distance for _, distance in line.taps]
+    return min(distances, default=0), max(distances, default=0)
+
+
 def forward_sum(conv: Convolution, x: Shape, w: Shape, out: Shape) -> WindowSum:
     """A convolution of x."""
-    steps = (conv.windows[0].stride, conv.windows[1].stride)
-    lines: Any = tuple([_windows(win, extent)] for win, extent in zip(conv.windows, out[2:]))
-    return WindowSum(x, out, steps, (1, 1), lines, w, False, conv.groups)
+    return WindowSum(x, out, conv.windows, w, False, conv.groups)
 
 
 def transposed_sum(conv: Convolution, g: Shape, w: Shape, out: Shape) -> WindowSum:
     """The transpose in data of a convolution that makes what has the shape of g."""
-    steps = (conv.windows[0].stride, conv.windows[1].stride)
-    lines: Any = tuple(_elements(win, extent) for win, extent in zip(conv.windows, out[2:]))
-    return WindowSum(g, out, (1, 1), steps, lines, w, True, conv.groups)
-
-
-def _windows(window: Window, count: int) -> Line:
-    taps = [(tap, tap * window.dilation - window.before) for tap in range(window.size)]
-    return Line(0, count, taps)
-
-
-def _elements(window: Window, extent: int) -> list[Line]:
-    lines = []
-    for first in range(min(window.stride, extent)):
-        starts = [first + window.before - tap * window.dilation for tap in range(window.size)]
-        taps = [(t, at // window.stride) for t, at in enumerate(starts) if at % window.stride == 0]
-        lines.append(Line(first, -(-(extent - first) // window.stride), taps))
-    return lines
+    return WindowSum(g, out, conv.windows, w, True, conv.groups)
 
 
 def _strides(job: WindowSum) -> tuple[int, ...]:
@@ -156,13 +145,13 @@ def _parts(job: WindowSum) -> tuple[list[_Place], list[tuple[int, ...]]]:
     """The taps of all parts, and the fields of Part of each."""
     taps: list[_Place] = []
     parts: list[tuple[int, ...]] = []
-    across = job.filters[3]
-    for y in job.lines[0]:
-        for x in job.lines[1]:
-            (top, bottom), (left, right) = y.reach, x.reach
+    across, (down_lines, across_lines) = job.filters[3], job.lines
+    for y in down_lines:
+        for x in across_lines:
+            (top, bottom), (left, right) = _reach(y), _reach(x)
             own = [_Place(dy, dx, dy - top, dx - left, p * across + q) for p, dy in y.taps for q, dx in x.taps]
             reach = (top, bottom, left, right)
-            parts.append((y.results, x.results, len(taps), len(own), *reach, y.first, x.first))
+            parts.append((y.length, x.length, len(taps), len(own), *reach, y.first, x.first))
             assert len(parts[-1]) == len(Part._fields)
             taps += own
     return taps, parts
@@ -205,34 +194,15 @@ def plan_sum(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
     pixel_turns, row_turns = _ceil(pixels, turn_pixels), _ceil(job.rows, turn_rows)
     block = min(max(most, 1), convolution.MAX_DEPTH)
     turns = pixel_turns * row_turns * others
-    cut = (
-        turn_pixels,
-        pixel_turns,
-        turn_rows,
-        row_turns,
-        job.groups,
-        block,
-        convolution.MAX_DEPTH // block,
-        job.source[0],
-        turns,
-    )
+    blocks = (job.groups, block, convolution.MAX_DEPTH // block)
+    cut = (turn_pixels, pixel_turns, turn_rows, row_turns, *blocks, job.source[0], turns)
+    assert len(cut) == len(convolution.Turns._fields)
     scalars = (*_strides(job), *_weight_steps(job), *cut)
     products = prod(job.out) * job.deep * len(taps) / len(parts)
     work = products / _products(target) + prod(job.out)
-    tables = (_table(taps), _table(parts))
-    return WindowPlan(
-        "convolution",
-        tables,
-        scalars,
-        job.out,
-        1,
-        turns,
-        work,
-        target.lanes(dtype),
-        job.reaches_out,
-        pointwise=job.is_pointwise,
-        transposed=job.transposed,
-    )
+    tables, lanes, outside = (_table(taps), _table(parts)), target.lanes(dtype), job.reaches_out
+    made = WindowPlan("convolution", tables, scalars, job.out, 1, turns, work, lanes, outside)
+    return made._replace(pointwise=job.is_pointwise, transposed=job.transposed)
 
 
 def _suits_fold(job: WindowSum) -> bool:
@@ -266,14 +236,8 @@ def _cut(rows: int, pixels: int, others: int, target: CpuTarget, dtype: DType) -
     """Pixels and channels of a turn: many, but enough turns for all threads."""
     size, most = tile_size(target, dtype), convolution.turn_vectors(target, dtype)
     total = _ceil(pixels, size.lanes)
-    choices = [
-        (most, convolution.MAX_ROWS),
-        (most, 64),
-        (most // 2, 64),
-        (most // 2, 32),
-        (most // 4, 32),
-        (most // 4, 16),
-    ]
+    choices = [(most, convolution.MAX_ROWS), (most, 64)]
+    choices += [(most // part, tall) for part, tall in ((2, 64), (2, 32), (4, 32), (4, 16))]
     vectors, tall = next(
         ((v, r) for v, r in choices if others * _ceil(total, v) * _ceil(rows, r) >= FEW_TURNS), choices[-1]
     )
@@ -291,51 +255,20 @@ def plan_filters(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
         made = _plan_plane_filters(job, target, dtype)
         if made is not None:
             return made
-    pointwise = job.is_pointwise and job.out[0] * prod(job.filters) <= MAX_PRODUCTS
-    swapped = prod(job.filters[2:]) == 1 and not job.reaches_out and job.rows > job.deep
-    job = _swapped(job) if swapped else job
-    places, parts = _parts(job)
-    taps = [(place.dy, place.dx, place.number) for place in places]
-    size, chunk = tile_size(target, dtype), filters.PIXEL_BYTES // dtype.itemsize
-    wide = even_parts(job.rows, _ceil(job.rows, filters.MAX_PANELS * size.width), size.lanes)
-    block_taps = _ceil(len(taps), _ceil(len(taps), filters.MAX_TAPS))
-    fitting = filters.MAX_TAPS // block_taps
-    block_channels = _ceil(job.deep, _ceil(job.deep, fitting))
-    turns_of = [(job.rows, wide), (len(taps), block_taps), (job.deep, block_channels)]
-    cuts = [_ceil(total, part) for total, part in turns_of]
-    others = prod(cuts) * job.groups
-    pixels = job.source[0] * parts[0][0] * parts[0][1]
-    splits = max(min(_ceil(2 * FEW_TURNS, others), pixels // (MIN_CHUNKS * chunk)), 1)
-    split = even_parts(pixels, splits, chunk)
-    splits = _ceil(pixels, split)
-    cut = (
-        job.rows,
-        job.deep,
-        len(taps),
-        wide,
-        cuts[0],
-        block_taps,
-        cuts[1],
-        block_channels,
-        cuts[2],
-        job.groups,
-        split,
-        pixels,
-        int(swapped),
-        others * splits,
-    )
-    work = pixels * prod(job.filters) / _products(target) + prod(job.filters)
-    tables, scalars = (_table(taps), _table(parts)), (*_strides(job), *cut)
-    turns, outside = others * splits, job.reaches_out
-    return WindowPlan(
-        "filters", tables, scalars, job.filters, splits, turns, work, size.lanes, outside, swapped, pointwise
-    )
-
-
-def _swapped(job: WindowSum) -> WindowSum:
-    """One product of each window and what it stands on is the same product the other way round."""
-    lines: Any = tuple([Line(0, count, [(0, 0)])] for count in job.out[2:])
-    return job._replace(source=job.out, out=job.source, steps=(1, 1), out_steps=job.steps, lines=lines)
+    lanes, taps, images = target.lanes(dtype), prod(job.filters[2:]), job.source[0]
+    form = chosen(job.rows, job.deep, (lanes, lanes), open_sizes(target))
+    wide, others = (job.rows, job.deep) if form.by_output else (job.deep, job.rows)
+    windows, pixels = prod(job.out[2:]), prod((job.out if form.by_output else job.source)[2:])
+    packed = job.groups * even_parts(wide, 1, lanes) * pixels  # elements of an image
+    fitting = max(SPLIT_BYTES // dtype.itemsize, prod(job.filters)) // packed
+    splits = _ceil(images, max(min(SUMMED_WINDOWS // windows, fitting), 1))
+    turns = job.groups * _ceil(_ceil(wide, lanes), form.panels) * _ceil(others, form.others) * taps
+    axes = zip(job.source[2:], job.out[2:], job.windows)
+    numbers = [n for source, out, win in axes for n in (source, out, win.size, win.stride, win.before, win.dilation)]
+    scalars = (images, job.groups, job.deep, job.rows, *numbers, turns)
+    work = images * windows * prod(job.filters) / _products(target) + prod(job.filters)
+    pointwise = job.is_pointwise and images * prod(job.filters) <= MAX_PRODUCTS
+    return WindowPlan("filters", (), scalars, job.filters, splits, turns, work, lanes, False, form, pointwise)
 
 
 # One plane of the source for each output.

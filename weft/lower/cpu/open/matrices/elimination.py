@@ -10,7 +10,7 @@ from .....te.build import KernelBuilder
 from .....te.expr import Expr, Var, as_expr, cast, minimum, select
 from .....te.loops import Buffer, Kernel, Let, Seq, Store
 from .....te.transform import lower_vectors
-from ..nest import vector_loop
+from ..hoist import vector_loop
 from ..operands import UNBOUNDED
 
 COLUMNS = 64  # of X that a turn takes

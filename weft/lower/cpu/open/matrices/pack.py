@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .....te.build import KernelBuilder
 from .....te.expr import Expr, ExprLike, Shuffle, as_expr, binary, const, select
@@ -91,6 +91,31 @@ def _transpose_step(
         lines.append(b.let("line", joined))
     for t, line in enumerate(transposed(b, lines)):
         b.store(panels, lanes_from(to + (step * group + t) * width, len(rows)), line)
+
+
+def pack_rows(
+    b: KernelBuilder,
+    source: Buffer,
+    first: Expr,
+    steps: tuple[Any, Any],
+    packed: Buffer,
+    count: int,
+    extents: tuple[Any, Any],
+) -> None:
+    """Stores packed[k * count + row], whole lines of memory where rows are side by side; rows that are not there
+    are 0. `steps` and `extents`: of rows, of products."""
+    (row_step, product_step), (rows, depth) = steps, extents
+    mask = b.let("mask", lanes_from(0, count) < rows)
+
+    def copy(step: ExprLike) -> None:
+        with b.loop("k", depth) as k:
+            value = masked_load(source, (lanes_from(first + k * product_step, count, step),), mask)
+            b.store(packed, lanes_from(k * count, count), value)
+
+    with b.when(as_expr(row_step).equal(1)):
+        copy(1)
+    with b.otherwise():
+        copy(row_step)
 
 
 def transposed(b: KernelBuilder, lines: Sequence[Expr]) -> list[Expr]:

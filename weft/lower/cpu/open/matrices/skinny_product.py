@@ -14,7 +14,7 @@ from .....te.loops import Buffer, Kernel
 from .....te.visit import masked_load
 from ...tile import registers
 from ..operands import Operands
-from ..tile import ceil_div, clamped, lanes_from
+from ..tile import ceil_div, clamped, lanes_from, opaque
 
 MAX_ROWS = 12  # of a skinny product
 RUN_BYTES = 2048  # of the columns of a turn
@@ -45,7 +45,7 @@ class _SkinnyProduct:
         self.b = KernelBuilder(f"open_product_{dtype.name}_skinny")
         self.operands, self.dtype = Operands(self.b, dtype), dtype
         self.arguments, self.lanes = self.operands.arguments, target.lanes(dtype)
-        self.rows = 4 if registers(target) == 32 else 2
+        self.rows = 4 if registers(target) == 32 else 2  # each has its factors in registers
 
     def kernel(self) -> Kernel:
         b, depth = self.b, self.arguments.depth
@@ -140,7 +140,7 @@ class _Dot:
         self.b = KernelBuilder(f"open_product_{dtype.name}_dot")
         self.operands, self.dtype = Operands(self.b, dtype), dtype
         self.arguments, self.lanes = self.operands.arguments, target.lanes(dtype)
-        self.rows = 4 if registers(target) == 32 else 2
+        self.rows = 4 if registers(target) > 16 else 2
 
     def kernel(self) -> Kernel:
         b, arguments = self.b, self.arguments
@@ -220,11 +220,3 @@ def _folded(b: KernelBuilder, x: Expr, y: Expr | None, groups: int) -> Expr:
     high = [lane + whole // 2 for lane in low]
     other = x if y is None else y
     return b.let("t", Shuffle(x, other, tuple(low)) + Shuffle(x, other, tuple(high)))
-
-
-def opaque(b: KernelBuilder, values: Sequence[Expr]) -> list[Expr]:
-    """The values by way of memory: LLVM would try all ways to derive one address from another."""
-    places = b.alloc("places", "int64", (len(values),))
-    for number, value in enumerate(values):
-        b.store(places, number, value)
-    return [b.let("place", places[number]) for number in range(len(values))]

@@ -4,24 +4,24 @@ operands are walked; sizes and strides are arguments."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .... import te
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import BOOL, DType
 from ....base.errors import Error
-from ....te.build import KernelBuilder
-from ....te.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Reduce, Var, as_expr, minimum
-from ....te.loops import Buffer, Kernel, Store
+from ....te.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Reduce, Var, as_expr
+from ....te.extents import MANY, Trace
+from ....te.loops import Buffer, Kernel, Store, buffer
 from ....te.printer import show
 from ....te.schedule import bind_shared, inline
 from ....te.tensor import Tensor
-from ....te.transform import lower_vectors
 from ....te.visit import loads, parts, postorder, rewrite
 from ...group import reached_tensors
-from .nest import vector_loop
+from ..nest import Axis, Nest
+from ..open_stages import nest_kernel
 
-BLOCK = 4096  # elements of one turn
 # Shapes for which an operator is asked what it does to an element, which must not depend on them.
 STANDS_IN, STANDS_IN_TOO = (2, 3), (5, 7)
 
@@ -103,94 +103,43 @@ def _is_element(value: Expr, axes: Sequence[Var]) -> bool:
 
 
 class Walk(NamedTuple):
-    """How a kernel goes through memory: over how many axes, for each operand whether neighbours
-    along the innermost one are neighbours in memory or one and the same element, and whether rows
-    of the result have places of their own instead of following each other."""
+    """How a kernel goes through memory: over how many axes, for each operand how many elements a
+    step along the innermost one goes (1, 0 or -1), and whether rows of the result have places of
+    their own instead of following each other."""
 
     rank: int
-    dense: tuple[bool, ...]
+    steps: tuple[int, ...]
     placed: bool = False
 
 
-def pointwise_kernel(name: str, element: Element, walk: Walk, target: CpuTarget) -> Kernel:
+def element_kernel(element: Element, walk: Walk, target: CpuTarget) -> Kernel:
     """Scalars: the extents of the axes, then for each operand its strides along all axes but the
     innermost, then those of the result if it is placed. A turn is a block of elements, or a row
     where there are rows."""
-    b = KernelBuilder(name)
-    extents = [b.scalar(f"n{axis}") for axis in range(walk.rank)]
-    strides = [
-        [b.scalar(f"s{number}_{axis}") for axis in range(walk.rank - 1)]
-        for number in range(len(element.operands) + walk.placed)
-    ]
-    size = as_expr(1)
-    for extent in extents:
-        size = size * extent
-    buffers = [b.arg(t.name, t.dtype, (size,)) for t in element.operands]
-    out = b.arg("y", element.value.dtype, (size,))
-    lanes = min(target.lanes(buffer.dtype) for buffer in (*buffers, out))
-    if walk.rank == 1:
-        with b.parallel("p", (extents[0] + (BLOCK - 1)) // BLOCK) as p:
-            first = b.let("first", p * BLOCK)
-            last = b.let("last", minimum(first + BLOCK, extents[0]))
-            starts = [as_expr(0)] * len(buffers)
-            _emit_row(b, element, walk, buffers, starts, out, as_expr(0), first, last, lanes)
-    else:
-        rows = as_expr(1)
-        for extent in extents[:-1]:
-            rows = rows * extent
-        with b.parallel("p", rows) as p:
-            starts = row_starts(b, p, extents[:-1], strides)
-            at = starts.pop() if walk.placed else b.let("at", p * extents[-1])
-            _emit_row(b, element, walk, buffers, starts, out, at, as_expr(0), extents[-1], lanes)
-    return lower_vectors(b.finish())
+    trace, outer = Trace(), range(walk.rank - 1)
+    axes = [Axis(Var("i"), trace.extent(f"n{axis}", MANY)) for axis in range(walk.rank)]
+    shape, index = [axis.extent for axis in axes], tuple([axis.var for axis in axes])
 
+    def strided(name: str, dtype: DType, step: int = 1) -> Buffer:
+        return buffer(name, dtype, shape, strides=[*(trace.extent(f"{name}_{axis}", MANY) for axis in outer), step])
 
-def row_starts(b: KernelBuilder, row: Expr, extents: Sequence[Expr], strides: Sequence[Sequence[Expr]]) -> list[Expr]:
-    """Where each operand's row begins."""
-    index: list[Expr] = []
-    for extent in reversed(extents[1:]):
-        index.append(b.let("i", row % extent))
-        row = b.let("rest", row // extent)
-    index.append(row)
-    index.reverse()
-    starts: list[Expr] = []
-    for steps in strides:
-        total = as_expr(0)
-        for i, step in zip(index, steps):
-            total = total + i * step
-        starts.append(b.let("start", total))
-    return starts
-
-
-def _emit_row(
-    b: KernelBuilder,
-    element: Element,
-    walk: Walk,
-    buffers: Sequence[Buffer],
-    starts: Sequence[Expr],
-    out: Buffer,
-    at: Expr,
-    first: Expr,
-    last: Expr,
-    lanes: int,
-) -> None:
-    """One row's elements from `first` up to `last`; those that are the same for all of it are read
-    once."""
-    i = Var("i")
-    same = {
-        tensor: b.let("same", buffer[start])
-        for tensor, buffer, start, dense in zip(element.operands, buffers, starts, walk.dense)
-        if not dense
-    }
-    places: dict[Any, tuple[Buffer, Expr]] = dict(zip(element.operands, zip(buffers, starts)))
+    buffers: dict[Any, Buffer] = {t: strided(t.name, t.dtype, step) for t, step in zip(element.operands, walk.steps)}
+    single = {t for t, step in zip(element.operands, walk.steps) if not step}
+    dtype = element.value.dtype
+    out = strided("y", dtype) if walk.placed else buffer("y", dtype, shape)
 
     def read(node: Any) -> Any:
         if not isinstance(node, Load):
             return node
-        if node.source in same:
-            return same[node.source]
-        buffer, start = places[node.source]
-        return buffer[start + i]
+        return Load(buffers[node.source], (*index[:-1], as_expr(0)) if node.source in single else index)
 
-    store = Store(out, (at + i,), rewrite(element.value, read))
-    b.emit(vector_loop(i, first, last, lanes, bind_shared([store])))
+    nest = Nest(axes, bind_shared([Store(out, index, rewrite(element.value, read))]))
+    kernel = nest_kernel("pointwise", [*buffers.values(), out], [nest], walk.rank - 1, target, trace)
+    return replace(kernel, scalars=tuple(trace.arguments))
+
+
+def copy_kernel(dtype: DType, walk: Walk, target: CpuTarget) -> Kernel:
+    """Elements as they are, in other places."""
+    element = element_of(lambda x: te.compute(x.shape, lambda *i: x[i]), [dtype])
+    assert element is not None
+    return element_kernel(element, walk, target)
