@@ -204,6 +204,7 @@ uint32: _dtype
 uint64: _dtype
 uint8: _dtype
 from .eager.torch_core.settings import use_deterministic_algorithms as use_deterministic_algorithms
+from .eager.transforms.vmap import vmap as vmap
 from .eager.torch_core.future import wait as wait
 
 NNVMError = Error

@@ -294,6 +294,12 @@ class Op:
         "arrays. The sizes from which on native code pays follow from it. Absent: one pass.",
         absent="pass",
     )
+    batching = RuleColumn(
+        "FBatching",
+        "f(call) -> [tensor]: the outputs for a whole batch, which is their first axis; call has op, params, size "
+        "(of the batch), inputs, and batched: which inputs have the batch as their first axis. Written with "
+        "functions of tensors. Absent: the operator runs for each element of the batch.",
+    )
     open_body = Column[bool](
         "TOpenBody",
         "The compute or the kernels serve, as they are, extents that are arguments of what they become, so that "

@@ -166,7 +166,7 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     if modes.grad:
         for tensor in inputs:
             if tensor._requires_grad or (tensor._base is not None and tensor.requires_grad):
-                (record if kernel.differentiable else _end)(kernel, params, inputs, outputs)
+                (record if kernel.differentiable else end)(kernel, params, inputs, outputs)
                 break
     return outputs
 
@@ -264,7 +264,7 @@ def record(kernel: OpKernel, params: Any, inputs: Sequence[Tensor], outputs: Seq
         remember_forward(node)
 
 
-def _end(kernel: OpKernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+def end(kernel: OpKernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Makes the node of an operator without a gradient, which a backward pass may not reach."""
     _place(NotDifferentiable(kernel.op, tuple([tensor._edge() for tensor in inputs]), outputs), outputs)
 
@@ -359,7 +359,7 @@ class OpNode(Node):
         """All steps by one native computation of the leaves; None where they are not for it: small, or
         to be differentiated again."""
         wanted = self.wanted
-        if modes.grad or wanted.fused is None:
+        if modes.grad or wanted.fused is None or modes.trace is not None:
             return None
         first, end = len(wanted.values), len(wanted.values) + len(wanted.shapes)  # shapes are no work
         for tensor in (*values[:first], *values[end:]):
@@ -394,7 +394,7 @@ def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Ten
         return inputs
     if modes.grad:
         return apply(op, params, inputs) if kernel.composed is None else kernel.composed(params, inputs)
-    if kernel.views is not None:
+    if kernel.views is not None and modes.trace is None:
         views = kernel.views(params, *[array_of(tensor) for tensor in inputs])
         if views is not None:
             return [wrap(view) for view in views]

@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 class Region:
     """Where a view lies in its base."""
 
-    def __init__(self, base: Array, view: Array) -> None:
+    def __init__(self, base: Any, view: Any) -> None:
         self.base_shape, self.base_strides = base.shape, base.strides
         self.shape, self.strides = view.shape, view.strides
         self.base_dtype, self.dtype = base.dtype, view.dtype  # of a part of complex numbers: real
@@ -35,12 +35,12 @@ class Region:
         return whole, part
 
 
-def _start(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
+def _start(array: Any) -> int:
+    address: int = array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.address
     return address
 
 
-def _bounds(array: Array) -> tuple[int, int]:
+def _bounds(array: Any) -> tuple[int, int]:
     """First byte, and the one after the last, that an array's elements take."""
     if not array.size:
         return _start(array), _start(array)
@@ -56,7 +56,7 @@ def _meta(tensor: Any) -> tuple[tuple[int, ...], Any]:
 class AsStrided(Node):
     """A view of what its base is now: the gradient goes to its part, and zeros to the rest."""
 
-    def __init__(self, base: Any, view: Array) -> None:
+    def __init__(self, base: Any, view: Any) -> None:
         super().__init__((base._edge(),), ((view.shape, view.dtype),))
         self.region = Region(base._array, view)
 
@@ -68,7 +68,7 @@ class CopySlices(Node):
     """The base after a part of it was overwritten: its gradient reaches what was written through
     that part, and what was there before through the rest."""
 
-    def __init__(self, base: Any, view: Array, written: tuple[Node | None, int]) -> None:
+    def __init__(self, base: Any, view: Any, written: tuple[Node | None, int]) -> None:
         super().__init__((base._edge(), written), (_meta(base),))
         self.region = Region(base._array, view)
 
@@ -99,7 +99,11 @@ class _RegionNode(Node):
     @classmethod
     def of(cls, source: Any, region: Region) -> Any:
         """The map applied to a tensor, recorded where gradients of gradients are wanted."""
-        mapped = source._like(cls.values(source._array, region))
+        memory = source._array
+        if isinstance(memory, np.ndarray):
+            mapped = source._like(cls.values(memory, region))
+        else:
+            mapped = source._like(memory.each(lambda part: cls.of(part, region)))
         if source._recorded():
             mapped._requires_grad = True
             mapped._grad_fn = cls(source, region, (_meta(mapped),))

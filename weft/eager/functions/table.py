@@ -23,7 +23,7 @@ from ..autograd.node_names import entitle, title_of
 from ..native.inplace import write_native
 from ..native.thresholds import FROM
 from ..tensor.inplace import check_writable, may_write_out, write, write_out
-from ..tensor.memory import array_of
+from ..tensor.memory import array_of, memory_of
 from ..tensor.tensor import Tensor
 from .around import LAYERS, through
 from .fusion import Fused
@@ -197,12 +197,12 @@ def in_place(
     """Writes what a function gives into its first argument, natively if it can be."""
     check_writable(self)
     node = self._grad_fn
-    large = fused is not None and self.numel() >= FROM.written
+    large = fused is not None and self.numel() >= FROM.written and modes.trace is None
     if large and write_native(fused, self, (self, *args), kwargs):  # type: ignore[arg-type]
         if self._grad_fn is not node:
             entitle(self, title)
         return self
-    unknown = writes is not None and not _is_recorded(self, *args, *kwargs.values())
+    unknown = writes is not None and modes.trace is None and not _is_recorded(self, *args, *kwargs.values())
     if unknown and writes(self, *args, **kwargs):  # type: ignore[misc]
         self._counter[0] += 1
         return self
@@ -210,7 +210,7 @@ def in_place(
     result = function(self, *args, **kwargs)
     entitle(result, title, self)
     if result._grad_fn is not None:
-        keep_old_values(result._grad_fn, since, array_of(self))
+        keep_old_values(result._grad_fn, since, memory_of(self))
     return write(self, result)
 
 

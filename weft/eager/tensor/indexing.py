@@ -13,6 +13,7 @@ import numpy as np
 from ...base.errors import InvalidType, InvalidValue, RunError
 from ...core.op import Op
 from ...ops.shape.index import TakeAttrs
+from ...ops.shape.join import ConcatenateAttrs
 from ..autograd.modes import modes
 from ..autograd.node_names import entitle
 from ..dispatch import apply, kernel_of, record
@@ -21,12 +22,12 @@ from ..functions.operands import in_dtype
 from ..functions.shape.shape import expand, reshape
 from ..native.index import add_rows, nonzero
 from .inplace import check_writable, write
-from .memory import Array, array_of
+from .memory import Array, array_of, checked_elements, is_foreign, memory_of
 from .tensor import DimensionError, Tensor, bind, too_many_axes, wrap
 from .viewing import part_of, permuted, place_of, reshaped
 
-_TAKE, _GATHER, _SCATTER, _GATHER_GRAD, _ADD, _WHERE = (
-    Op.get(name) for name in ("take", "gather_nd", "scatter_nd", "_gather_nd_grad", "broadcast_add", "broadcast_where")
+_TAKE, _GATHER, _SCATTER, _GATHER_GRAD, _ADD, _WHERE, _CONCATENATE = map(
+    Op.get, "take gather_nd scatter_nd _gather_nd_grad broadcast_add broadcast_where concatenate".split()
 )
 Chosen = list[Array | None]  # an array of indices for each axis, None where all are taken
 
@@ -217,6 +218,10 @@ def get(self: Tensor, index: Any) -> Tensor:
         made = place_of(self, 0, _inside(index, 0, shape[0]))
         entitle(made, "SelectBackward0")
         return made
+    if modes.trace is not None and _is_by_batches(index):
+        made = _chosen_by_batches(self, index if isinstance(index, tuple) else (index,))
+        entitle(made, "IndexBackward0")
+        return made
     mask = _whole_mask(self, index)
     view, chosen = (self, None) if mask is not None else _seen(self, index)
     if mask is not None or chosen is not None:
@@ -226,6 +231,29 @@ def get(self: Tensor, index: Any) -> Tensor:
     last = index[-1] if isinstance(index, tuple) and index else index
     entitle(view, TITLES.get(type(last), "SliceBackward0"))
     return view
+
+
+def _is_by_batches(index: Any) -> bool:
+    """Whether tensors of integers alone are the index, and one of them has no elements of its own."""
+    items = index if isinstance(index, tuple) else (index,)
+    if not all([isinstance(item, Tensor) and item._dtype.kind == "i" for item in items]):
+        return False
+    return any([is_foreign(item) for item in items])
+
+
+def _chosen_by_batches(self: Tensor, index: tuple[Tensor, ...]) -> Tensor:
+    """The elements at coordinates in the first axes, by operators."""
+    if len(index) > self.ndim:
+        raise DimensionError(f"too many indices for tensor of dimension {self.ndim}")
+    for axis, item in enumerate(index):
+        _inside_all(checked_elements(item), axis, self._shape[axis])
+    if len(index) == 1:
+        return apply(_TAKE, TakeAttrs(axis=0), [self, index[0]])[0]
+    shape = np.broadcast_shapes(*[item._shape for item in index])
+    rows = [reshape(expand(item._cast(np.dtype(np.int64)), shape), (1, *(shape or (1,)))) for item in index]
+    places = apply(_CONCATENATE, ConcatenateAttrs(axis=0), rows)[0]
+    made = apply(_GATHER, None, [self, places])[0]
+    return made if shape else reshape(made, made._shape[1:])
 
 
 def _whole_mask(self: Tensor, index: Any) -> Array | None:
@@ -246,7 +274,7 @@ TITLES = {int: "SelectBackward0", type(None): "UnsqueezeBackward0"}
 
 def _seen(self: Tensor, index: Any) -> tuple[Tensor, Chosen | None]:
     """The view that an index begins with, and the arrays that choose from its axes, if any."""
-    array = array_of(self)
+    array = memory_of(self)
     basic = _basic(index, array.shape)
     chooses = any([item is not None for item in basic.chosen])
     if chooses and all([item == _ALL for item in basic.numpy_index[:-1]]):
@@ -267,7 +295,7 @@ def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
     merged = _merged(source, axes, arrays)
     if merged is not None:
         return apply(_TAKE, TakeAttrs(axis=axes[0]), merged)[0]
-    if not (modes.grad and source._requires_grad):
+    if not source._followed():
         return wrap(np.ascontiguousarray(array_of(source)[_numpy_index(arrays)]))
     order = _order(axes, source.ndim)
     places = wrap(np.stack([array for array in arrays if array is not None]))
@@ -278,7 +306,7 @@ def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
 def _merged(source: Tensor, axes: Sequence[int], arrays: Chosen) -> list[Tensor] | None:
     """A view in which the axes that are indexed are one, and the indices along that; None where
     there is no such view."""
-    first, last, array = axes[0], axes[-1], array_of(source)
+    first, last, array = axes[0], axes[-1], memory_of(source)
     numbers: Any = arrays[first]
     if first == last:
         return [source, wrap(numbers)]
@@ -424,7 +452,7 @@ def with_chosen(source: Tensor, arrays: Chosen, value: Tensor, accumulate: bool)
     return permuted(made, np.argsort(order).tolist())
 
 
-_SEEN = layered("weft.getitem", get)
+_SEEN, _PUT = layered("weft.getitem", get), layered("weft.setitem_", put)
 
 
 def _indexed(self: Tensor, index: Any) -> Tensor:
@@ -432,4 +460,8 @@ def _indexed(self: Tensor, index: Any) -> Tensor:
     return made
 
 
-bind(__getitem__=_indexed, __setitem__=put)
+def _assigned(self: Tensor, index: Any, value: Any) -> None:
+    (_PUT if LAYERS else put)(self, index, value)
+
+
+bind(__getitem__=_indexed, __setitem__=_assigned)

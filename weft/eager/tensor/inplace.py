@@ -12,7 +12,7 @@ from ...base.errors import RunError
 from ..autograd.modes import modes
 from ..autograd.view_writes import CopySlices, Overwritten
 from ..native.copy import copy_into
-from .memory import array_of
+from .memory import array_of, is_foreign, memory_of
 from .tensor import Tensor
 
 
@@ -24,15 +24,10 @@ def check_writable(target: Tensor, source_requires_grad: bool = False) -> None:
             "Inplace update to inference tensor outside InferenceMode is not allowed.",
             hint="make a clone before the update",
         )
-    if not array_of(target).flags.writeable:
-        raise RunError(
-            "this tensor's memory is read-only", why="it was made from a read-only array", hint="write to a clone()"
-        )
-    if 0 in array_of(target).strides and _overlaps(target):
-        raise RunError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location.",
-            hint="clone() the tensor before performing the operation",
-        )
+    if is_foreign(target):
+        memory_of(target).must_be_writable()
+    else:
+        _check_memory(target)
     base = target._base
     maker = (target if base is None else base)._grad_fn
     if maker is not None:
@@ -60,6 +55,18 @@ def check_writable(target: Tensor, source_requires_grad: bool = False) -> None:
         )
 
 
+def _check_memory(target: Tensor) -> None:
+    if not array_of(target).flags.writeable:
+        raise RunError(
+            "this tensor's memory is read-only", why="it was made from a read-only array", hint="write to a clone()"
+        )
+    if 0 in array_of(target).strides and _overlaps(target):
+        raise RunError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location.",
+            hint="clone() the tensor before performing the operation",
+        )
+
+
 def _overlaps(target: Tensor) -> bool:
     array = array_of(target)
     return array.size > 0 and any(n > 1 and not s for n, s in zip(array.shape, array.strides))
@@ -72,7 +79,9 @@ def write(target: Tensor, result: Tensor) -> Tensor:
     if modes.grad and result._requires_grad:
         check_writable(target, True)
     result = _cast_back(result, target)
-    if array_of(result) is not array_of(target):
+    if is_foreign(target) or is_foreign(result):
+        memory_of(target if is_foreign(target) else result).overwrite(target, result)
+    elif array_of(result) is not array_of(target):
         copy_into(array_of(target), array_of(result))
     target._counter[0] += 1
     if modes.grad:
@@ -86,7 +95,7 @@ def place_in_graph(target: Tensor, result: Tensor) -> None:
         return
     base = target._base
     if base is not None:
-        node = CopySlices(base, array_of(target), result._edge())
+        node = CopySlices(base, memory_of(target), result._edge())
         base._grad_fn, base._output_nr, base._requires_grad = node, 0, True
         base._history += 1
         return

@@ -3,8 +3,9 @@ kernels and references take; nothing else needs to know what the memory is."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -39,6 +40,35 @@ class Memory(Protocol):
     def transpose(self, axes: Any, /) -> Any: ...
 
 
+class ForeignMemory:
+    """The base of memory that is not numpy's: its elements are not for kernels of the processor to read."""
+
+    @property
+    def elements(self) -> Array:
+        """All that it holds, for checks of each."""
+        raise NotImplementedError
+
+    def refuse(self) -> NoReturn:
+        """Says why nobody can have the elements."""
+        raise NotImplementedError
+
+    def stretched(self, shape: tuple[int, ...]) -> Any:
+        """Memory with axes of size 1 repeated, and new ones before them."""
+        raise NotImplementedError
+
+    def seen_by(self, view: Callable[[Array], Array]) -> Any:
+        """What a function of arrays that gives a view shows of it."""
+        raise NotImplementedError
+
+    def must_be_writable(self) -> None:
+        """Refuses a write that would go wrong."""
+        raise NotImplementedError
+
+    def overwrite(self, target: Any, result: Any) -> None:
+        """Writes a result into a tensor; one of the two has this memory."""
+        raise NotImplementedError
+
+
 def answer(name: str) -> Any:
     """A property of a tensor that its memory answers, without a frame of Python: every call asks."""
     return property(attrgetter(f"_array.{name}"))
@@ -67,11 +97,29 @@ def in_format(array: Array, memory_format: Any) -> Array:
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1)
 
 
+def memory_of(tensor: Any) -> Any:
+    """The memory of a tensor, whatever it is: for views of it, which all memory has."""
+    return tensor._array
+
+
+def is_foreign(tensor: Any) -> bool:
+    """Whether the memory of a tensor is not numpy's."""
+    return isinstance(tensor._array, ForeignMemory)
+
+
+def checked_elements(tensor: Any) -> Array:
+    """All elements of a tensor, or of all that its memory holds, for a check that asks the same of each."""
+    memory = tensor._array
+    return memory.elements if isinstance(memory, ForeignMemory) else array_of(tensor)
+
+
 def array_of(tensor: Any) -> Array:
     """The elements of a tensor in the memory of the processor, for kernels and references."""
     memory = tensor._array
     if isinstance(memory, np.ndarray):
         return memory
+    if isinstance(memory, ForeignMemory):
+        memory.refuse()
     memory.shape  # noqa: B018  (memory that is not there yet says so)
     raise RunError(
         f"a tensor on {str(device_of(memory))!r} is asked for its elements on the processor",

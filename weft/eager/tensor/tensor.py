@@ -19,7 +19,7 @@ from ..autograd.view_writes import AsStrided
 from ..native.copy import ordered_copy
 from ..native.pointwise import add_into
 from .device import device
-from .memory import CHANNELS_LAST, Array, Memory, answer, array_of, device_of, in_memory
+from .memory import CHANNELS_LAST, Array, ForeignMemory, Memory, answer, array_of, device_of, in_memory
 from .printing import format_tensor
 from .size import Size
 from .storage import UntypedStorage
@@ -239,7 +239,7 @@ class Tensor:
         self._seen = base._history
         self._requires_grad = base._requires_grad
         self._output_nr = 0
-        self._grad_fn = AsStrided(base, array_of(self)) if base._requires_grad else None
+        self._grad_fn = AsStrided(base, self._array) if base._requires_grad else None
 
     @property
     def is_leaf(self) -> bool:
@@ -365,6 +365,10 @@ class Tensor:
     def _recorded(self) -> bool:
         """Whether an operator on this tensor would be recorded."""
         return modes.grad and self.requires_grad
+
+    def _followed(self) -> bool:
+        """Whether a gradient may be asked of what is made of this tensor: its own, or that of a batch it stands for."""
+        return modes.grad and (self.requires_grad or isinstance(self._array, ForeignMemory))
 
     def _like(self, array: Memory) -> Tensor:
         """A fresh tensor over an array."""

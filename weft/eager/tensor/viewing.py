@@ -18,9 +18,9 @@ from ...ops.shape.part import PartAttrs
 from ...ops.shape.transform import TransposeAttrs
 from ...ops.shape.views import ReshapeAttrs
 from ..autograd.modes import modes
-from ..dispatch import kernel_of, record
+from ..dispatch import apply, kernel_of, record
 from ..native.copy import ordered_copy
-from .memory import Array, Memory, array_of
+from .memory import Array, ForeignMemory, Memory, array_of
 from .tensor import Tensor, as_view, wrap
 
 _RESHAPE, _TRANSPOSE, _BROADCAST, _PART, _TAKE, _COPY, _SPLIT = (
@@ -58,6 +58,8 @@ def viewed(op: Op, params: Any, source: Tensor, array: Memory) -> Tensor:
 
 def in_order(source: Tensor) -> Tensor:
     """A copy in memory of its own, with its elements in order."""
+    if isinstance(source._array, ForeignMemory):
+        return apply(_COPY, None, [source])[0]
     output = wrap(ordered_copy(array_of(source)))
     if modes.grad and source.requires_grad:
         record(kernel_of(_COPY), None, (source,), (output,))
@@ -76,6 +78,8 @@ def permuted(source: Tensor, axes: Sequence[int]) -> Tensor:
 
 def stretched(source: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A view with axes of size 1 repeated, and new ones before them."""
+    if isinstance(source._array, ForeignMemory):
+        return viewed(_BROADCAST, BroadcastToAttrs(shape=shape), source, source._array.stretched(shape))
     array = np.broadcast_to(array_of(source), shape)
     if not array.flags.writeable and array_of(source).flags.writeable:
         array = np.lib.stride_tricks.as_strided(array_of(source), array.shape, array.strides)
@@ -143,7 +147,8 @@ def positions_by(view: Callable[[Array], Array], shape: Sequence[int]) -> Array:
 def seen_by(source: Tensor, view: Callable[[Array], Array]) -> Tensor:
     """A view by any function of arrays; where gradients are wanted, it is recorded as the elements
     that it takes."""
-    output = as_view(view(array_of(source)), source)
+    memory = source._array
+    output = as_view(memory.seen_by(view) if isinstance(memory, ForeignMemory) else view(array_of(source)), source)
     if modes.grad and source._requires_grad:
         record_taken(source, positions_by(view, source._shape), output)
     return output

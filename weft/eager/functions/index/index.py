@@ -17,7 +17,7 @@ from ...native.copy import ordered_copy
 from ...native.index import add_elements, add_rows, put_elements
 from ...tensor.indexing import Chosen, apart, chosen_from, index_arrays, put_chosen, with_chosen
 from ...tensor.inplace import check_writable
-from ...tensor.memory import Array, array_of
+from ...tensor.memory import Array, array_of, memory_of
 from ...tensor.tensor import DimensionError, Tensor, axis_of, wrap
 from ...tensor.viewing import part_of
 from ..operands import Number, in_dtype
@@ -98,7 +98,7 @@ def first_part(src: Tensor, shape: Sequence[int], name: str) -> Tensor:
     if any(n > dim for n, dim in zip(shape, have)):
         raise RunError(f"{name}: Expected index {list(shape)} to be no larger than src {list(have)}")
     index = tuple(slice(0, n) for n in shape)
-    return part_of(src, [(0, n, 1) for n in shape], array_of(src)[index])
+    return part_of(src, [(0, n, 1) for n in shape], memory_of(src)[index])
 
 
 def element_places(shape: Sequence[int], axis: int, where: Array) -> Array:

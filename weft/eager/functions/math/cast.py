@@ -12,7 +12,7 @@ from ...dispatch import apply
 from ...tensor.device import device as Device
 from ...tensor.device import require_cpu
 from ...tensor.inplace import check_writable, write
-from ...tensor.memory import array_of, in_format
+from ...tensor.memory import CHANNELS_LAST, array_of, in_format, is_foreign
 from ...tensor.promotion import promote, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import DTYPE_NAMES, OF_NUMPY, as_dtype, dtype, memory_format
@@ -38,6 +38,8 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 def _laid_out(made: Tensor, memory_format: Any) -> Tensor:
     """A fresh tensor with its elements in the order of a memory format."""
+    if is_foreign(made) and getattr(memory_format, "name", "") not in CHANNELS_LAST:
+        return made
     array = array_of(made)
     ordered = in_format(array, memory_format)
     if ordered is not array:

@@ -13,12 +13,12 @@ from ....core.op import Op
 from ....ops.nn.cross_entropy import ClassLossAttrs, CrossEntropyAttrs
 from ...dispatch import apply
 from ...tensor.indexing import chosen_from
-from ...tensor.memory import Array, array_of
+from ...tensor.memory import Array, array_of, checked_elements, is_foreign, memory_of
 from ...tensor.tensor import DimensionError, Tensor, wrap
 from ..fusion import fused
 from ..index.index import gather
 from ..math.arithmetic import add, div, mul, rsub, sub
-from ..math.compare import choose
+from ..math.compare import choose, eq
 from ..math.pairs import clamp
 from ..math.special import log_softmax
 from ..math.unary import log, log1p, neg
@@ -44,7 +44,7 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored
     if not rank:
         raise RunError("input tensor should be at least 1D")
     axis = _class_axis(input)
-    places = array_of(target)
+    places = memory_of(target)
     if rank == 1 and places.ndim > 1:
         raise RunError("0D or 1D target tensor expected, multi-target not supported")
     want = (*shape[:axis], *shape[axis + 1 :])
@@ -62,10 +62,19 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored
             "weight tensor should be defined either for all or no classes, got weight tensor of "
             f"shape: {list(weight.shape)}"
         )
+    if is_foreign(target):
+        checked = _checked(target, shape[axis], ignored)
+        return checked if rank > 1 else reshape(checked, ())
     inside = _inside(places, shape[axis], ignored)
     if rank == 1:
         return wrap(inside.reshape(()).copy())
     return target.detach() if inside is places else wrap(inside)
+
+
+def _checked(target: Tensor, classes: int, ignored: int) -> Tensor:
+    """The same by functions of tensors."""
+    _inside(checked_elements(target), classes, ignored)
+    return choose(eq(target, ignored), -1, target._cast(np.dtype(np.int64)))
 
 
 def _inside(places: Array, classes: int, ignored: int) -> Array:
@@ -231,7 +240,8 @@ def binary_cross_entropy(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}) is deprecated. Please ensure they have the same size."
         )
-    if ((array_of(input) < 0) | (array_of(input) > 1)).any():
+    elements = checked_elements(input)
+    if ((elements < 0) | (elements > 1)).any():
         raise RunError("all elements of input should be between 0 and 1")
     return reduced(_loss_of_chances(input, target, weight), reduction, size_average, reduce)
 

@@ -6,16 +6,20 @@ import numpy as np
 
 from ....base.dtype import is_float
 from ....base.errors import InvalidValue, RunError, Unsupported
+from ....core.op import Op
+from ....ops.shape.index import TakeAttrs
+from ...dispatch import apply
 from ...tensor.indexing import chosen_from
-from ...tensor.memory import Array, array_of
+from ...tensor.memory import Array, array_of, checked_elements, is_foreign
 from ...tensor.tensor import DimensionError, Tensor, wrap
 from ..create.create import full
 from ..index.index import gather, index_add
 from ..math.arithmetic import add, div, mul
-from ..math.compare import choose
+from ..math.compare import choose, ne
 from ..shape.shape import expand, reshape, unsqueeze
 from ..table import NN, row
 
+_TAKE = Op.get("take")
 _MODES = ("sum", "mean", "max")
 _WHOLE = (np.int64, np.int32)
 
@@ -66,12 +70,15 @@ def embedding(
             [1., 2.],
             [3., 4.]])
     """
-    places = _places(input)
+    _must_be_whole(input)
     if weight.ndim != 2:
         raise RunError("'weight' must be 2-D")
     count = weight._shape[0]
     if padding_idx is not None and not -count <= padding_idx < count:
         raise InvalidValue("Padding_idx must be within num_embeddings")
+    if (is_foreign(input) or is_foreign(weight)) and max_norm is None and not scale_grad_by_freq:
+        return _looked_up(input, weight, padding_idx)
+    places = array_of(input)
     if places.size and not (places.min() >= 0 and places.max() < count):
         raise DimensionError("index out of range in self")
     if max_norm is not None:
@@ -86,12 +93,28 @@ def embedding(
     return reshape(result, (*places.shape, weight._shape[1]))
 
 
-def _places(indices: Tensor) -> Array:
+def _looked_up(input: Tensor, weight: Tensor, padding_idx: int | None) -> Tensor:
+    """The same by functions of tensors."""
+    count, places = weight._shape[0], checked_elements(input)
+    if places.size and not (places.min() >= 0 and places.max() < count):
+        raise DimensionError("index out of range in self")
+    result = apply(_TAKE, TakeAttrs(axis=0), [weight, input])[0]
+    if padding_idx is None:
+        return result
+    kept = reshape(ne(input, padding_idx % count), (*input._shape, 1))
+    return choose(expand(kept, result._shape), result, result.detach())
+
+
+def _must_be_whole(indices: Tensor) -> None:
     if indices._dtype not in _WHOLE:
         raise RunError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
             f"Long, Int; but got {indices.dtype.title} instead"
         )
+
+
+def _places(indices: Tensor) -> Array:
+    _must_be_whole(indices)
     return array_of(indices)
 
 

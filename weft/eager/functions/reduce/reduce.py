@@ -14,7 +14,7 @@ from ....core.op import Op
 from ....ops.reduce.reduce_moments import VarianceAttrs
 from ...dispatch import apply
 from ...native.reduce import integer_sum
-from ...tensor.memory import array_of
+from ...tensor.memory import array_of, is_foreign
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype
 from ..create.create import kind_of
@@ -47,7 +47,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     weft.Size([2, 1])
     """
     axes = dims_of(dim, input.ndim)
-    if dtype is None and input._dtype.kind in "biu":
+    if dtype is None and input._dtype.kind in "biu" and not is_foreign(input):
         return wrap(integer_sum(array_of(input), axes).reshape(without(input._shape, axes, keepdim)))
     return reduce_by(_SUM, counted(input, dtype), axes, keepdim)
 
