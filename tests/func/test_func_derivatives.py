@@ -276,6 +276,63 @@ def test_writes_inside_are_followed(torch):
     _same(slopes(weft), slopes(torch))
 
 
+class Tripled(weft.autograd.Function):
+    """sin, with three times its gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 3 * g * x.cos()
+
+
+@pytest.mark.parametrize("way", ["alone", "inside", "outside", "twice"])
+def test_functions_with_gradients_of_their_own(way):
+    x = weft.randn(3, 2)
+    total = lambda x: Tripled.apply(x).sum()
+    want = 3 * x.cos()
+    if way == "alone":
+        made = grad(total)(x)
+    elif way == "inside":
+        made = vmap(grad(total))(x)
+    elif way == "outside":
+        made = grad(lambda x: vmap(Tripled.apply)(x).sum())(x)
+    else:
+        made, want = vmap(grad(lambda x: grad(total)(x).sum()))(x), -3 * x.sin()
+    np.testing.assert_allclose(made.numpy(), want.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_detached_in_a_batch_has_no_gradient_outside(torch):
+    for m in (weft, torch):
+        x = m.tensor([1.0, 2.0, 3.0])
+        assert m.func.grad(lambda x: m.vmap(lambda y: y * y.detach())(x).sum())(x).tolist() == [1, 2, 3]  # noqa: B023
+
+        def stopped(y):
+            with m.no_grad():  # noqa: B023
+                z = y * 1
+            return y * z
+
+        assert m.func.grad(lambda x: m.vmap(stopped)(x).sum())(x).tolist() == [1, 2, 3]  # noqa: B023
+
+
+def test_other_ways_to_gradients_inside_a_batch():
+    x = weft.randn(3, 2)
+
+    def by_autograd(x):
+        y = x.detach().requires_grad_()
+        return weft.autograd.grad((y**3).sum(), y)[0]
+
+    np.testing.assert_allclose(vmap(by_autograd)(x).numpy(), (3 * x**2).numpy(), rtol=1e-5)
+    matrices = vmap(lambda x: weft.autograd.functional.jacobian(lambda y: y**3, x))(x)
+    np.testing.assert_allclose(matrices.numpy(), weft.diag_embed(3 * x**2).numpy(), rtol=1e-5)
+    with pytest.raises(RuntimeError, match="backward\\(\\) called inside"):
+        vmap(lambda x: x.clone().requires_grad_().sum().backward())(x)
+
+
 def test_products_with_the_hessian(torch):
     random = np.random.default_rng(3)
     x, v = (random.standard_normal(5).astype(np.float32) for _ in range(2))

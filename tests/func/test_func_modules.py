@@ -30,6 +30,46 @@ NETWORKS = {
 }
 
 
+LAYERS = {
+    "LSTM": (lambda nn: nn.LSTM(3, 4), (5, 3)),
+    "GRU": (lambda nn: nn.GRU(3, 4, batch_first=True), (2, 5, 3)),
+    "RNN": (lambda nn: nn.RNN(3, 2, bidirectional=True), (5, 3)),
+    "TransformerEncoderLayer": (
+        lambda nn: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True),
+        (1, 5, 4),
+    ),
+    "Embedding": (lambda nn: nn.Sequential(nn.Embedding(7, 3, padding_idx=0), nn.Linear(3, 2)), None),
+    "BatchNorm1d": (
+        lambda nn: nn.Sequential(nn.Conv1d(2, 3, 2), nn.BatchNorm1d(3, track_running_stats=False)),
+        (3, 2, 6),
+    ),
+    "ConvTranspose2d": (lambda nn: nn.Sequential(nn.ConvTranspose2d(2, 3, 3), nn.AvgPool2d(2)), (2, 3, 3)),
+    "PReLU": (lambda nn: nn.Sequential(nn.Linear(3, 3), nn.Softmax(-1), nn.PReLU(3)), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_inside_and_outside_of_a_map(name):
+    make, shape = LAYERS[name]
+    weft.manual_seed(len(name))
+    layer = make(weft.nn)
+    x = weft.randint(0, 7, (3, 4)) if shape is None else weft.randn(3, *shape)
+    parameters = {key: value.detach() for key, value in layer.named_parameters()}
+
+    def loss(parameters, sample):
+        made = functional_call(layer, parameters, (sample,))
+        return (made[0] if isinstance(made, tuple) else made).sin().sum()
+
+    with warnings.catch_warnings(action="ignore"):
+        each = vmap(grad(loss), in_dims=(None, 0))(parameters, x)
+        whole = grad(lambda parameters: vmap(lambda sample: loss(parameters, sample))(x).sum())(parameters)
+    want = [grad(loss)(parameters, sample) for sample in x]
+    for key in parameters:
+        rows = np.stack([slopes[key].numpy() for slopes in want])
+        np.testing.assert_allclose(each[key].numpy(), rows, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(whole[key].numpy(), rows.sum(0), rtol=1e-3, atol=1e-4)
+
+
 @pytest.fixture(scope="module")
 def torch():
     return oracle("torch")

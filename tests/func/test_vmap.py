@@ -390,6 +390,45 @@ def test_writes_reach_what_was_given(torch):
     _same(ours, theirs)
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_writes_at_indices_of_a_batch_are_followed(torch, inside):
+    ours, theirs = _both(torch, np.random.default_rng(6), (3, 4))
+    places = [0, 3, 1]
+
+    def written(m, x, i):
+        y = x * 1
+        y[i] = x[0] * 5
+        y[y > 1] = 0.25
+        return (y**2).sum()
+
+    def slopes(m, x):
+        i = m.tensor(places)
+        if inside:
+            return m.vmap(m.func.grad(lambda x, i: written(m, x, i)))(x, i)
+        return m.func.grad(lambda x: m.vmap(lambda x, i: written(m, x, i))(x, i).sum())(x)
+
+    made = slopes(weft, ours)
+    want = weft.stack([weft.func.grad(lambda x: written(weft, x, at))(row) for row, at in zip(ours, places)])  # noqa: B023
+    np.testing.assert_allclose(made.numpy(), want.numpy(), rtol=1e-5)
+    one_by_one = [torch.func.grad(lambda x: written(torch, x, at))(row) for row, at in zip(theirs, places)]  # noqa: B023
+    _same(made, torch.stack(one_by_one))
+
+
+def test_running_moments_of_one_module_are_not_moved_by_a_batch():
+    norm = weft.nn.BatchNorm1d(2)
+    with pytest.raises(RuntimeError, match=r"running_mean or running_var.*not batched"):
+        weft.vmap(norm)(weft.randn(3, 4, 2))
+    assert norm.running_mean.tolist() == [0, 0]
+    assert weft.vmap(norm.eval())(weft.randn(3, 4, 2)).shape == (3, 4, 2)
+
+
+def test_a_batched_tensor_shows_all_of_it():
+    shown = []
+    weft.vmap(lambda x: (shown.append(repr(x)), x)[1])(weft.tensor([1.0, 2.0]))
+    assert "BatchedTensor" in shown[0]
+    assert "tensor([1., 2.])" in shown[0]
+
+
 # Misuse: each gives an error of PyTorch's kind.
 
 X = (3, 2)

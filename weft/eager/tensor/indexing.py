@@ -22,7 +22,7 @@ from ..functions.operands import in_dtype
 from ..functions.shape.shape import expand, reshape
 from ..native.index import add_rows, nonzero
 from .inplace import check_writable, write
-from .memory import Array, array_of, checked_elements, is_foreign, memory_of
+from .memory import Array, ForeignMemory, array_of, checked_elements, is_foreign, memory_of
 from .tensor import DimensionError, Tensor, bind, too_many_axes, wrap
 from .viewing import part_of, permuted, place_of, reshaped
 
@@ -222,10 +222,10 @@ def get(self: Tensor, index: Any) -> Tensor:
         made = _chosen_by_batches(self, index if isinstance(index, tuple) else (index,))
         entitle(made, "IndexBackward0")
         return made
-    mask = _whole_mask(self, index)
-    view, chosen = (self, None) if mask is not None else _seen(self, index)
-    if mask is not None or chosen is not None:
-        made = chosen_by(self, mask) if chosen is None else chosen_from(view, chosen)
+    masked = _is_whole_mask(self, index)
+    view, chosen = (self, None) if masked else _seen(self, index)
+    if masked or chosen is not None:
+        made = chosen_by(self, _array_of_mask(index)) if chosen is None else chosen_from(view, chosen)
         entitle(made, "IndexBackward0")
         return made
     last = index[-1] if isinstance(index, tuple) and index else index
@@ -241,27 +241,42 @@ def _is_by_batches(index: Any) -> bool:
     return any([is_foreign(item) for item in items])
 
 
-def _chosen_by_batches(self: Tensor, index: tuple[Tensor, ...]) -> Tensor:
-    """The elements at coordinates in the first axes, by operators."""
+def _coordinates(self: Tensor, index: tuple[Tensor, ...]) -> Tensor:
+    """Indices of the first axes, each checked, as rows of one tensor: (axes, ...)."""
     if len(index) > self.ndim:
         raise DimensionError(f"too many indices for tensor of dimension {self.ndim}")
     for axis, item in enumerate(index):
         _inside_all(checked_elements(item), axis, self._shape[axis])
-    if len(index) == 1:
-        return apply(_TAKE, TakeAttrs(axis=0), [self, index[0]])[0]
     shape = np.broadcast_shapes(*[item._shape for item in index])
     rows = [reshape(expand(item._cast(np.dtype(np.int64)), shape), (1, *(shape or (1,)))) for item in index]
-    places = apply(_CONCATENATE, ConcatenateAttrs(axis=0), rows)[0]
-    made = apply(_GATHER, None, [self, places])[0]
-    return made if shape else reshape(made, made._shape[1:])
+    return apply(_CONCATENATE, ConcatenateAttrs(axis=0), rows)[0]
 
 
-def _whole_mask(self: Tensor, index: Any) -> Array | None:
-    """The index, if it is a mask for all elements."""
-    array = array_of(index) if isinstance(index, Tensor) else index
-    if isinstance(array, np.ndarray) and array.dtype == bool and array.ndim:
-        return array if array.shape == self._shape else None
-    return None
+def _chosen_by_batches(self: Tensor, index: tuple[Tensor, ...]) -> Tensor:
+    """The elements at coordinates in the first axes, by operators."""
+    made = apply(_GATHER, None, [self, _coordinates(self, index)])[0]
+    return made if any([item.ndim for item in index]) else reshape(made, made._shape[1:])
+
+
+def _put_by_batches(self: Tensor, index: tuple[Tensor, ...], source: Tensor) -> None:
+    """Values written at coordinates in the first axes, by operators."""
+    places = _coordinates(self, index)
+    values = _fitted(source, (*places._shape[1:], *self._shape[len(index) :]))
+    check_writable(self)
+    write(self, apply(_SCATTER, None, [self, places, values])[0])
+
+
+def _is_whole_mask(self: Tensor, index: Any) -> bool:
+    """Whether the index is a mask for all elements."""
+    memory = memory_of(index) if isinstance(index, Tensor) else index
+    if not isinstance(memory, (np.ndarray, ForeignMemory)):
+        return False
+    return bool(memory.dtype == bool and memory.ndim and memory.shape == self._shape)
+
+
+def _array_of_mask(mask: Any) -> Array:
+    array: Array = array_of(mask) if isinstance(mask, Tensor) else mask
+    return array
 
 
 def chosen_by(self: Tensor, mask: Array | None) -> Tensor:
@@ -345,10 +360,13 @@ def put(self: Tensor, index: Any, value: Any) -> None:
     """x[index] = value"""
     source = in_dtype(value, self._dtype) if not isinstance(value, Tensor) else value
     source = source._cast(self._dtype)
-    mask = _whole_mask(self, index)
-    if mask is not None and source.numel() == 1:
+    if modes.trace is not None and _is_by_batches(index):
+        _put_by_batches(self, index if isinstance(index, tuple) else (index,), source)
+        return
+    if source.numel() == 1 and _is_whole_mask(self, index):
+        mask = index if isinstance(index, Tensor) else wrap(index)
         check_writable(self)
-        write(self, apply(_WHERE, None, [wrap(mask), reshape(source, ()), self])[0])
+        write(self, apply(_WHERE, None, [mask, reshape(source, ()), self])[0])
         return
     view, chosen = _seen(self, index)
     if chosen is None:

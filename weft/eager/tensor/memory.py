@@ -52,6 +52,15 @@ class ForeignMemory:
         """Says why nobody can have the elements."""
         raise NotImplementedError
 
+    @property
+    def flags(self) -> Any:
+        """Whether elements are in order, and may be written to."""
+        raise NotImplementedError
+
+    def detached(self) -> Any:
+        """The same memory outside of all graphs."""
+        raise NotImplementedError
+
     def stretched(self, shape: tuple[int, ...]) -> Any:
         """Memory with axes of size 1 repeated, and new ones before them."""
         raise NotImplementedError

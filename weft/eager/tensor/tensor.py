@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -187,10 +187,10 @@ class Tensor:
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether elements lie in order: row-major, or with channels after the pixels."""
-        rank, array = CHANNELS_LAST.get(getattr(memory_format, "name", "")), array_of(self)
+        rank, array = CHANNELS_LAST.get(getattr(memory_format, "name", "")), cast(Any, self._array)
         if rank is None:
-            return array.flags.c_contiguous
-        return array.ndim == rank and np.moveaxis(array, 1, -1).flags.c_contiguous
+            return bool((array if isinstance(array, ForeignMemory) else array_of(self)).flags.c_contiguous)
+        return array.ndim == rank and np.moveaxis(array_of(self), 1, -1).flags.c_contiguous
 
     # Autograd
 
@@ -323,7 +323,10 @@ class Tensor:
         >>> (x * 2).detach()
         tensor([2., 4.])
         """
-        return sharing(self, wrap(self._array))
+        made = sharing(self, wrap(self._array))
+        if isinstance(self._array, ForeignMemory):
+            made._array = self._array.detached()
+        return made
 
     def _owner(self) -> Tensor:
         """The root of its memory. One that has a graph gives the memory to a tensor without: whoever shares memory
@@ -458,6 +461,8 @@ class Tensor:
         return iter([self[i] for i in range(self._shape[0])])
 
     def __repr__(self) -> str:
+        if isinstance(self._array, ForeignMemory):
+            return repr(self._array)
         node = self.grad_fn
         return format_tensor(
             array_of(self), requires_grad=self.requires_grad, grad_fn=None if node is None else node.name()

@@ -140,6 +140,9 @@ class Batched(ForeignMemory):
 
         return self._by(lambda value: seen_by(value, whole))
 
+    def detached(self) -> Batched:
+        return self._by(lambda value: value.detach())
+
     def copy(self) -> Batched:
         return self._by(lambda value: value.clone())
 
@@ -165,6 +168,9 @@ class Batched(ForeignMemory):
         raise RunError(WRITTEN, hint="write to a tensor that was made from a batched one, or expand it before the call")
 
     # Reading elements is not possible.
+
+    def __repr__(self) -> str:
+        return f"BatchedTensor(bdim=0, value=\n{self.value!r}\n)"
 
     def refuse(self) -> NoReturn:
         raise ElementsAsked(ASKED)

@@ -177,6 +177,13 @@ class Level:
             return leaves[0]
         return made
 
+    def each(self, name: str, function: Callable[..., Any], args: Args) -> Any:
+        """A call for each element of the batch of a function whose own gradient is to be kept."""
+        level = _holding(self, args, {})
+        if level is None:
+            raise RunError(f"vmap: {name} got a tensor of a batch outside of the vmap that it is of")
+        return level.looped(name, lambda args, kwargs: function(*args), args, {}, draws=False)
+
     def mapped(
         self, name: str, function: Callable[[Slices], Any], tensors: Sequence[Tensor], at_once: bool = False
     ) -> Any:
@@ -218,7 +225,7 @@ class Level:
                 "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
                 "'different' randomness flags on vmap or perform the randomness operation out of vmap"
             )
-        raise RandomAsked
+        raise RandomAsked("vmap: random numbers are drawn by something else than a function of tensors")
 
 
 class MappedNode(Node):

@@ -14,7 +14,7 @@ from ..functions.shape.shape import movedim
 from ..tensor.tensor import Tensor, wrap
 from .batched import Batched, ElementsAsked
 from .batching import all as _rules  # noqa: F401  operators have their rules
-from .level import Level, over_batch
+from .level import Level, RandomAsked, over_batch
 from .trees import Tree, flattened, spread
 
 __all__ = ["vmap"]
@@ -54,7 +54,7 @@ def vmap(
                 entered = [value if axis is None else _entered(level, value, axis) for value, axis in zip(values, axes)]
                 try:
                     made = func(*tree.built(entered), **kwargs)
-                except ElementsAsked as error:
+                except (ElementsAsked, RandomAsked) as error:
                     raise RunError(str(error)) from error
                 return _outputs(name, level, out_dims, made)
 

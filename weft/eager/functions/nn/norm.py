@@ -16,7 +16,7 @@ from ....ops.math.magnitude import WindowSumAttrs
 from ....ops.nn.norm import BatchNormAttrs, GroupNormAttrs, InstanceNormAttrs, LayerNormAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply, kernel_of, record
-from ...tensor.memory import Array, array_of
+from ...tensor.memory import Array, array_of, is_foreign
 from ...tensor.tensor import Tensor, wrap
 from ..create.memory import contiguous
 from ..math.arithmetic import add, div, mul, pow
@@ -198,6 +198,8 @@ def batch_norm(
 
 def _batch_normed(params: BatchNormAttrs, inputs: list[Tensor], running: list[Tensor | None]) -> Tensor:
     """Runs the operator, which gives what moves after its outputs."""
+    if params.training and any([moving is not None and not is_foreign(moving) for moving in running]):
+        _must_move_alone(inputs[0])
     kernel = kernel_of(_BATCH)
     results = kernel.run(params, [array_of(tensor) for tensor in inputs])
     outputs = [wrap(result) for result in results[:3]]
@@ -209,6 +211,15 @@ def _batch_normed(params: BatchNormAttrs, inputs: list[Tensor], running: list[Te
         moments = [wrap(array_of(output)) for output in outputs[1:3]]
         record(kernel, params, inputs, [outputs[0], *moments])
     return outputs[0]
+
+
+def _must_move_alone(input: Tensor) -> None:
+    if is_foreign(input):
+        raise RunError(
+            "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated in "
+            "place, were not batched.",
+            hint="make the module with track_running_stats=False, or call it in eval mode",
+        )
 
 
 @row(space=NN, method=False)
