@@ -59,7 +59,7 @@ class _Pending:
         have = grads[index]
         if have is None:
             grads[index] = grad
-        elif self.owned is not None and index in self.owned and not modes.grad:
+        elif self.owned is not None and index in self.owned and not modes.grad and modes.trace is None:
             add_into(have._array, grad._array)
         else:
             grads[index] = have + grad

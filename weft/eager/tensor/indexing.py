@@ -21,7 +21,7 @@ from ..functions.operands import in_dtype
 from ..functions.shape.shape import expand, reshape
 from ..native.index import add_rows, nonzero
 from .inplace import check_writable, write
-from .memory import Array, array_of
+from .memory import Array, array_of, memory_of
 from .tensor import DimensionError, Tensor, bind, too_many_axes, wrap
 from .viewing import part_of, permuted, place_of, reshaped
 
@@ -246,7 +246,7 @@ TITLES = {int: "SelectBackward0", type(None): "UnsqueezeBackward0"}
 
 def _seen(self: Tensor, index: Any) -> tuple[Tensor, Chosen | None]:
     """The view that an index begins with, and the arrays that choose from its axes, if any."""
-    array = array_of(self)
+    array = memory_of(self)
     basic = _basic(index, array.shape)
     chooses = any([item is not None for item in basic.chosen])
     if chooses and all([item == _ALL for item in basic.numpy_index[:-1]]):
@@ -267,7 +267,7 @@ def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
     merged = _merged(source, axes, arrays)
     if merged is not None:
         return apply(_TAKE, TakeAttrs(axis=axes[0]), merged)[0]
-    if not (modes.grad and source._requires_grad):
+    if modes.trace is None and not (modes.grad and source._requires_grad):
         return wrap(np.ascontiguousarray(array_of(source)[_numpy_index(arrays)]))
     order = _order(axes, source.ndim)
     places = wrap(np.stack([array for array in arrays if array is not None]))
@@ -278,7 +278,7 @@ def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
 def _merged(source: Tensor, axes: Sequence[int], arrays: Chosen) -> list[Tensor] | None:
     """A view in which the axes that are indexed are one, and the indices along that; None where
     there is no such view."""
-    first, last, array = axes[0], axes[-1], array_of(source)
+    first, last, array = axes[0], axes[-1], memory_of(source)
     numbers: Any = arrays[first]
     if first == last:
         return [source, wrap(numbers)]
@@ -353,7 +353,7 @@ def apart(values: Array, array: Array) -> Array:
 def put_chosen(target: Tensor, arrays: Chosen, value: Tensor, accumulate: bool) -> None:
     """Writes values to the elements that index arrays choose."""
     recorded = modes.grad and (target.requires_grad or value._requires_grad)
-    if recorded and (accumulate or not _is_leading(arrays)):
+    if modes.trace is not None or (recorded and (accumulate or not _is_leading(arrays))):
         write(target, with_chosen(target, arrays, value, accumulate))
         return
     check_writable(target, recorded)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,13 @@ from ....base.dtype import is_complex, is_float
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.nn.cross_entropy import ClassLossAttrs, CrossEntropyAttrs
+from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.indexing import chosen_from
-from ...tensor.memory import Array, array_of
+from ...tensor.memory import Array, array_of, memory_of
 from ...tensor.tensor import DimensionError, Tensor, wrap
 from ..fusion import fused
+from ..hosted import hosted
 from ..index.index import gather
 from ..math.arithmetic import add, div, mul, rsub, sub
 from ..math.compare import choose
@@ -44,7 +46,7 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored
     if not rank:
         raise RunError("input tensor should be at least 1D")
     axis = _class_axis(input)
-    places = array_of(target)
+    places = memory_of(target)
     if rank == 1 and places.ndim > 1:
         raise RunError("0D or 1D target tensor expected, multi-target not supported")
     want = (*shape[:axis], *shape[axis + 1 :])
@@ -62,10 +64,17 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored
             "weight tensor should be defined either for all or no classes, got weight tensor of "
             f"shape: {list(weight.shape)}"
         )
+    if modes.trace is not None:
+        return hosted(partial(_checked, shape[axis], ignored, rank), target)
     inside = _inside(places, shape[axis], ignored)
     if rank == 1:
         return wrap(inside.reshape(()).copy())
     return target.detach() if inside is places else wrap(inside)
+
+
+def _checked(classes: int, ignored: int, rank: int, places: Array) -> Array:
+    inside = _inside(places, classes, ignored)
+    return inside.reshape(()) if rank == 1 else inside
 
 
 def _inside(places: Array, classes: int, ignored: int) -> Array:
