@@ -19,6 +19,7 @@ from ...core.ir import Node, NodeEntry, topo_order
 from ...core.op import Op
 from ...eager.autograd.engine import Engine
 from ...eager.autograd.modes import modes
+from ...eager.dispatch import apply
 from ...eager.recording import Recording, StandIn, Storage
 from ...eager.tensor.memory import array_of, start_of
 from ...eager.tensor.tensor import Tensor, wrap
@@ -63,6 +64,7 @@ class Recorder(Recording):
         self.memories: dict[int, Outside] = {}  # by that of its array
         self.rows: dict[int, Outside] = {}  # by the number of its storage
         self.fresh: dict[int, Any] = {}  # arrays that were made meanwhile
+        self.replaced: dict[int, StandIn] = {}  # memory of constants that is written to, by its identity
         self.constants: dict[str, Array] = {}
         self.inputs: dict[str, int] = {}  # variables of rows, by name
         self.known: dict[int, NodeEntry] = {}  # the variable of what a row holds now
@@ -113,7 +115,7 @@ class Recorder(Recording):
                 tensor._grad_fn, tensor._output_nr, tensor._accumulator = outside.grad_fn, outside.output_nr, None
             grad = self.grads.get(id(tensor))
             if isinstance(grad, Tensor) and isinstance(grad._array, StandIn) and grad._array.storage.real is not None:
-                grad._array = grad._array.values()
+                grad._array = self.stored(grad._array)
 
     def _row(self, storage: Storage, array: Array, fixed: bool) -> None:
         """A storage whose values are an array."""
@@ -134,6 +136,10 @@ class Recorder(Recording):
 
     def outside(self, tensor: Tensor) -> NodeEntry:
         array: Any = tensor._array
+        written = self.replaced.get(id(_owner(array)))
+        if written is not None:
+            tensor._array = _seen_in(written, array)
+            return self.entry_of(tensor)
         if id(_owner(array)) in self.fresh:
             return self.constant(array)
         if tensor._wrapped or tensor._base is not None:
@@ -170,6 +176,22 @@ class Recorder(Recording):
 
     # What functions of tensors ask.
 
+    def add(self, op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Applies an operator, as dispatch does; to constants at once."""
+        for tensor in inputs:
+            array: Any = tensor._array
+            if isinstance(array, StandIn) or tensor._requires_grad or not self._is_constant(array):
+                return super().add(op, params, inputs)
+        with _untraced():
+            made = apply(op, params, inputs)
+        for tensor in made:
+            self.made(tensor)
+        return made
+
+    def _is_constant(self, array: Array) -> bool:
+        owner = id(_owner(array))
+        return owner in self.fresh and owner not in self.replaced
+
     def put(self, target: Tensor, result: Tensor) -> None:
         value = self.entry_of(result)
         memory: Any = target._array
@@ -187,11 +209,13 @@ class Recorder(Recording):
             self.written[id(outside.tensor)] = outside
 
     def _replaced(self, target: Tensor) -> StandIn:
-        """A tensor of constants that is written to becomes a stand-in."""
-        if target._root is not None or target._base is not None:
-            self.give_up("it writes to a view of constants")
-        made = self.value(target._shape, target._dtype, self.constant(array_of(target)))
-        target._array = made
+        """A tensor of constants that is written to becomes a stand-in, and so does the memory that it is a view of."""
+        array = array_of(target)
+        owner = _owner(array)
+        if id(owner) not in self.replaced:
+            storage = Storage(self, self.constant(owner), owner)
+            self.replaced[id(owner)] = StandIn(owner, storage)
+        made = target._array = _seen_in(self.replaced[id(owner)], array)
         return made
 
     def asks_grad(self, tensor: Tensor) -> None:
@@ -208,10 +232,14 @@ class Recorder(Recording):
         self.asked.add(id(tensor))
         self.settled.add(id(tensor))
 
-    def host(self, function: Callable[..., Array], tensors: Sequence[Tensor]) -> StandIn:
-        entries = [(self.entry_of(tensor), tensor) for tensor in tensors]
+    def host(self, function: Callable[..., Array], tensors: Sequence[Tensor]) -> StandIn | Array:
+        """Has numpy compute something, now and in every call; of constants only now."""
+        if tensors and all(isinstance(t._array, np.ndarray) and self._is_constant(t._array) for t in tensors):
+            with _untraced():
+                return function(*[array_of(tensor) for tensor in tensors])
         numbers = []
-        for _, tensor in entries:
+        for tensor in tensors:
+            self.entry_of(tensor)
             memory: Any = tensor._array
             whole = isinstance(memory, StandIn) and memory.source is None
             if not whole or memory.entry() != self.known.get(memory.storage.number):
@@ -267,7 +295,11 @@ class Recorder(Recording):
     def values(self, storage: Storage) -> Array:
         """What a stand-in holds; from then on the plan depends on it."""
         if modes.trace is not self:
-            return self._leaked(storage)
+            raise RunError(
+                "a tensor without values is used",
+                why="it was made while a function was traced by weft.compile, and was kept outside of it",
+                hint="return it from the function",
+            )
         if storage.entry != self.known.get(storage.number):
             self._break("the value of a tensor is asked for")
             self.close()
@@ -279,15 +311,6 @@ class Recorder(Recording):
         self.path = self.path.branches.find(key, Path)
         self._next(bytes)
         return array
-
-    def _leaked(self, storage: Storage) -> Array:
-        if storage.real is not None:
-            return storage.real
-        raise RunError(
-            "a tensor without values is used",
-            why="it was made while a function was traced by weft.compile, and was kept outside of it",
-            hint="return it from the function",
-        )
 
     def _break(self, why: str) -> None:
         here = user_frame()
@@ -503,6 +526,19 @@ def _owner(array: Any) -> Any:
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
+
+
+def _seen_in(whole: StandIn, array: Array) -> StandIn:
+    """A view of memory that has become a stand-in."""
+    if _is_same(whole.layout, array):
+        return whole
+    width = array.itemsize
+    numbers = np.full((1,) * array.ndim, (start_of(array) - start_of(whole.layout)) // width, np.int64)
+    for axis, (extent, step) in enumerate(zip(array.shape, array.strides)):
+        numbers = numbers + (np.arange(extent) * (step // width)).reshape(
+            [-1 if at == axis else 1 for at in range(array.ndim)]
+        )
+    return StandIn(array, whole.storage, whole, Op.get("take"), numbers)
 
 
 def _is_same(one: Array, other: Array) -> bool:

@@ -20,7 +20,7 @@ from ...tensor.inplace import write
 from ...tensor.memory import Array, array_of
 from ...tensor.tensor import Tensor, wrap
 from ..create.memory import contiguous
-from ..math.arithmetic import add, div, mul, pow
+from ..math.arithmetic import add, div, mul, pow, sub
 from ..math.pairs import clamp
 from ..math.unary import rsqrt
 from ..operands import must_be_real
@@ -218,7 +218,11 @@ def _batch_normed(params: BatchNormAttrs, inputs: list[Tensor], running: list[Te
 def _batch_recorded(params: BatchNormAttrs, inputs: list[Tensor], running: list[Tensor | None]) -> Tensor:
     """The same by operators that write nothing; running moments are written after them."""
     if not params.training:
-        return apply(_BATCH, params, inputs)[0]
+        x, weight, bias, average, variance = inputs
+        wide = (1, -1, *[1] * (x.ndim - 2))
+        scale = mul(weight, rsqrt(add(variance, params.epsilon)))
+        shift = sub(bias, mul(average, scale))
+        return add(mul(x, reshape(scale, wide)), reshape(shift, wide))
     output, mean, var = apply(_MOMENTS, params, inputs[:3])
     growth = (1.0, unbiasing(params, inputs[0].numel() // max(inputs[0]._shape[1], 1)))
     with no_grad():
