@@ -17,3 +17,11 @@ def hosted(function: Callable[..., Array], *tensors: Tensor) -> Tensor:
         traced: Any = modes.trace.host(function, tensors)
         return wrap(traced)
     return wrap(function(*[array_of(tensor) for tensor in tensors]))
+
+
+def checked(check: Callable[[Array], None], tensor: Tensor) -> None:
+    """Has a function look at the values of a tensor, which raises what is wrong with them."""
+    if modes.trace is not None:
+        modes.trace.check(check, tensor)
+    else:
+        check(array_of(tensor))

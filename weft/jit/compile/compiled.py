@@ -286,13 +286,12 @@ class _Held:
 
 def _sharing(tensors: Sequence[Tensor]) -> Any:
     """Which arguments are one tensor, or of one memory."""
-    first: dict[int, int] = {}
-    owners = []
-    for place, tensor in enumerate(tensors):
-        array: Any = tensor._array
-        owner = array if array.base is None else array.base
-        owners.append(first.setdefault(id(owner), place))
-    return None if len(first) == len(tensors) else tuple(owners)
+    arrays: list[Any] = [tensor._array for tensor in tensors]
+    owners = [id(array) if array.base is None else id(array.base) for array in arrays]
+    if len(set(owners)) == len(owners):
+        return None
+    same = [id(tensor) for tensor in tensors]
+    return tuple([owners.index(owner) for owner in owners]), tuple([same.index(one) for one in same])
 
 
 def _graphs(path: Path) -> int:

@@ -3,7 +3,10 @@ function used, and how its results are made of them."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from ctypes import addressof, c_char
+from sys import getrefcount
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +19,64 @@ from ...eager.recording import part_of_memory
 from ...eager.tensor.tensor import Tensor, wrap
 from ...runtime.executor import Executor, address_of
 from ...runtime.outputs import new_output
+from ...runtime.program import TensorSpec
 
 Array = np.ndarray[Any, Any]
 Table = list[Any]  # arrays, by the number of their memory
+KEPT_BUFFERS = 2  # for an output: what the caller has from the last call, and what the next one fills
 KEPT_BRANCHES = 8  # ways that values decided, of one place that asks
+
+
+def _address(array: Array) -> int:
+    """Where an array begins; asking its buffer is faster than asking itself, where it gives one."""
+    try:
+        return addressof(_BYTE(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return address_of(array)
+
+
+_BYTE = c_char.from_buffer
+
+
+class _Buffer:
+    """Memory for an output, which is taken again when nobody else has it, nor a view of it."""
+
+    __slots__ = ("address", "array", "count", "owner", "owner_count")
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.array: Array = new_output(spec)
+        self.owner: Any = self.array
+        while isinstance(self.owner, np.ndarray) and self.owner.base is not None:
+            self.owner = self.owner.base
+        self.address = _address(self.array)
+        self.count, self.owner_count = getrefcount(self.array), getrefcount(self.owner)
+
+    def is_free(self) -> bool:
+        return getrefcount(self.array) == self.count and getrefcount(self.owner) == self.owner_count
+
+
+class _Buffers:
+    """The memory of an output: that of the last calls, or new."""
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.spec = spec
+        self.kept: deque[_Buffer] = deque()
+
+    def take(self) -> _Buffer:
+        kept = self.kept
+        for _ in range(len(kept)):
+            try:
+                buffer = kept.popleft()
+            except IndexError:  # another thread has it
+                break
+            if buffer.is_free():
+                return buffer
+            kept.append(buffer)
+        return _Buffer(self.spec)
+
+    def give(self, buffer: _Buffer) -> None:
+        if len(self.kept) < KEPT_BUFFERS:
+            self.kept.append(buffer)
 
 
 class Segment:
@@ -29,7 +86,7 @@ class Segment:
         self, executor: Executor, inputs: Sequence[int], outputs: Sequence[int], fixed: dict[int, Array]
     ) -> None:
         self.executor, self.inputs, self.outputs = executor, list(inputs), list(outputs)
-        self.specs = executor.program.outputs
+        self.buffers = [_Buffers(spec) for spec in executor.program.outputs]
         self.kept = [fixed[number] for number in self.inputs if number in fixed]  # whose addresses are known
         plain = {number for number, array in fixed.items() if array.flags.carray}
         self.addresses = [address_of(fixed[number]) if number in plain else 0 for number in self.inputs]
@@ -44,15 +101,16 @@ class Segment:
             if not array.flags.carray:
                 array = np.require(array, requirements=["C", "A"])
                 held.append(array)
-            addresses[place] = address_of(array)
-        made = [new_output(spec) for spec in self.specs]
-        self.executor.run_at(addresses, [address_of(array) for array in made])
-        for number, array in zip(self.outputs, made):
+            addresses[place] = _address(array)
+        made = [buffers.take() for buffers in self.buffers]
+        self.executor.run_at(addresses, [buffer.address for buffer in made])
+        for number, buffers, buffer in zip(self.outputs, self.buffers, made):
             known = self.fixed.get(number)
             if known is None and table[number] is None:
-                table[number] = array
+                table[number] = buffer.array
             else:  # memory that others see, too
-                np.copyto(table[number] if known is None else known, array)
+                np.copyto(table[number] if known is None else known, buffer.array)
+            buffers.give(buffer)
 
 
 class Host:

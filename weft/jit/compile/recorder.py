@@ -26,6 +26,7 @@ from ...eager.tensor.tensor import Tensor, wrap
 from .plan import Act, Array, Backward, Host, Path, Seen, Segment, SetGrad, Table, Touch
 from .program import executor_of
 
+_NOTHING = np.empty(0, np.uint8)
 VIEWS = frozenset(Op.get(name) for name in ("reshape", "transpose", "broadcast_to", "part"))
 
 
@@ -260,6 +261,15 @@ class Recorder(Recording):
             self.path.steps.append(Host(function, numbers, storage.number, layout))
         return StandIn(storage.layout, storage)
 
+    def check(self, check: Callable[[Array], None], tensor: Tensor) -> None:
+        """Has values looked at, now and in every call."""
+
+        def looked_at(array: Array) -> Array:
+            check(array)
+            return _NOTHING
+
+        self.held.append(self.host(looked_at, [tensor]))
+
     def act(self, function: Callable[[], Any]) -> Any:
         """Has something done to objects, now and in every call."""
         self.close()
@@ -462,7 +472,7 @@ class Recorder(Recording):
         kept = [self.value(*graph.fact(entry)[:2], entry) for entry in saved]
         variables = {entry: NodeEntry(Node(None, f"s{n}")) for n, entry in enumerate(saved)}
         wanted = [entry for entry in entries if entry is not None]
-        moved = _replaced(wanted, variables)
+        moved = replaced(wanted, variables)
         inputs: dict[str, tuple[int | None, Any]] = {}
         for variable, memory in zip(variables.values(), kept):
             inputs[variable.node.name] = (memory.storage.number, (memory.shape, memory.dtype))
@@ -500,7 +510,7 @@ class BrokenGraph(RunError):
     """A function that was to be one graph is not."""
 
 
-def _replaced(outputs: Sequence[NodeEntry], variables: dict[NodeEntry, NodeEntry]) -> list[NodeEntry]:
+def replaced(outputs: Sequence[NodeEntry], variables: dict[NodeEntry, NodeEntry]) -> list[NodeEntry]:
     """The graph in which variables stand for entries."""
     moved: dict[Node, Node] = {}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....base.dtype import BOOL
+from ....base.dtype import BOOL, INT64
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.shape.index import GatherAttrs, TakeAttrs
@@ -20,7 +20,7 @@ from ...tensor.inplace import check_writable
 from ...tensor.memory import Array, array_of, memory_of
 from ...tensor.tensor import DimensionError, Tensor, axis_of, wrap
 from ...tensor.viewing import part_of
-from ..hosted import hosted
+from ..hosted import checked
 from ..operands import Number, in_dtype
 from ..shape.parts import put_at
 from ..shape.shape import expand, reshape
@@ -43,12 +43,16 @@ def _check_whole(index: Tensor, name: str, error: type[Exception] = RunError) ->
 
 
 def _inside(places: Array, axis: int, size: int, error: type[Exception] = RunError) -> Array:
+    _check_inside(places, axis, size, error)
+    return places
+
+
+def _check_inside(places: Array, axis: int, size: int, error: type[Exception] = RunError) -> None:
     if places.size and int(places.view(np.uint64).max()) >= size:  # or below 0
         low, high = int(places.min()), int(places.max())
         if low < 0 or high >= size:
             wrong = low if low < 0 else high
             raise error(f"index {wrong} is out of bounds for dimension {axis} with size {size}")
-    return places
 
 
 def _with_axis(tensor: Tensor) -> Tensor:
@@ -73,7 +77,9 @@ def at_elements(input: Tensor, dim: int, index: Tensor, name: str) -> tuple[Tens
                     f"be no larger than self {list(data.shape)} apart from dimension {axis}"
                 )
     size = data._shape[axis]
-    return data, axis, hosted(lambda places: _inside(places.astype(np.int64, copy=False), axis, size), where)
+    where = where._cast(INT64)
+    checked(lambda places: _check_inside(places, axis, size), where)
+    return data, axis, where.detach()
 
 
 @row(out="strict")

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from ....base.dtype import is_float
+from ....base.dtype import INT64, is_float
 from ....base.errors import InvalidValue, RunError, Unsupported
 from ....core.op import Op
 from ....ops.shape.index import TakeAttrs
@@ -16,7 +16,7 @@ from ...tensor.indexing import chosen_from
 from ...tensor.memory import Array, array_of
 from ...tensor.tensor import DimensionError, Tensor, wrap
 from ..create.create import full
-from ..hosted import hosted
+from ..hosted import checked
 from ..index.index import gather, index_add
 from ..math.arithmetic import add, div, mul
 from ..math.compare import choose, ne
@@ -80,7 +80,8 @@ def embedding(
     count = weight._shape[0]
     if padding_idx is not None and not -count <= padding_idx < count:
         raise InvalidValue("Padding_idx must be within num_embeddings")
-    flat = hosted(partial(_flat, count), input)
+    checked(partial(_check_inside, count), input)
+    flat = reshape(input, -1)._cast(INT64)
     if max_norm is not None:
         _shorten_rows(weight, array_of(flat), max_norm, norm_type)
     result = apply(_TAKE, TakeAttrs(axis=0), [weight, flat])[0]
@@ -91,11 +92,9 @@ def embedding(
     return reshape(result, (*input._shape, weight._shape[1]))
 
 
-def _flat(count: int, places: Array) -> Array:
-    """Places as one row of numbers, all of which are inside."""
+def _check_inside(count: int, places: Array) -> None:
     if places.size and not (places.min() >= 0 and places.max() < count):
         raise DimensionError("index out of range in self")
-    return places.reshape(-1).astype(np.int64)
 
 
 def _check_whole(indices: Tensor) -> None:
