@@ -3,6 +3,9 @@ comes the function, out go the tensors that it can reach, and questions whose an
 
 from __future__ import annotations
 
+import argparse
+import functools
+import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -16,6 +19,8 @@ from ...optim.optimizer import Optimizer
 Guard = tuple[Callable[[Any], Any], Any, Any]  # what is asked, of what, and the answer
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.dtype, np.generic)
 CONTAINERS = (list, tuple, dict, set, frozenset)
+NAMESPACES = (types.SimpleNamespace, argparse.Namespace)  # Python's own that hold what users say
+LIBRARIES = {__name__.split(".")[0], "numpy", "llvmlite", "ml_dtypes"}
 MOST = 50_000  # objects that are looked at
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -51,13 +56,19 @@ class Reached:
             return self._function(value)
         if isinstance(value, CONTAINERS):
             return self._container(value)
-        if isinstance(value, (types.ModuleType, type, types.BuiltinFunctionType)) or not hasattr(value, "__dict__"):
+        if isinstance(value, functools.partial):
+            return [value.func, value.args, value.keywords]
+        wrapped = getattr(value, "__wrapped__", None)
+        if wrapped is not None and not isinstance(value, type):
+            return [wrapped]
+        own = getattr(value, "__dict__", None)
+        if not isinstance(own, dict) or not (_is_users(type(value)) or isinstance(value, NAMESPACES)):
             return ()
-        return self._entries(value.__dict__, list(value.__dict__))
+        return self._entries(own, list(own))
 
     def _function(self, function: types.FunctionType) -> list[Any]:
-        if function.__module__.split(".")[0] == __name__.split(".")[0]:
-            return [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+        if not _is_users(function):
+            return []
         found = []
         for cell in function.__closure__ or ():
             if _is_filled(cell):
@@ -100,6 +111,12 @@ class Reached:
 
     def _ask(self, get: Callable[[Any], Any], of: Any, answer: Any) -> None:
         self.guards.append((get, of, answer))
+
+
+def _is_users(maker: Any) -> bool:
+    """Whether a class or function is neither Python's nor a library's that has no state of users'."""
+    package = str(getattr(maker, "__module__", "")).split(".")[0]
+    return package not in LIBRARIES and (package == "__main__" or package not in sys.stdlib_module_names)
 
 
 def holds(guards: Sequence[Guard]) -> bool:
