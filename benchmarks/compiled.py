@@ -6,7 +6,7 @@
     python benchmarks/compiled.py compiled 1     one contender, as the table starts it: a line of input
                                                  "case runs" gives the seconds of the best run
 
-Seconds are those of the calling thread, which is the only one with one thread: other work on the machine does not count.
+Seconds are those of the calling thread, the only one there is: other work on the machine does not count.
 """
 
 from __future__ import annotations

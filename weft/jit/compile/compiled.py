@@ -20,11 +20,12 @@ from ...eager.recording import StandIn
 from ...eager.tensor.tensor import Tensor
 from ...nn.modules.module import Module
 from .guards import PLAIN, Guard, Reached, holds
-from .plan import Act, Finish, Path, Result, Seen, SetGrad, Table
+from .plan import Finish, Path, Result, Seen, Table
 from .recorder import Break, GivenUp, Recorder
 from .structure import built, flattened
 
 KEPT_PLANS = 64  # of a function, by what it is given
+MOST_PLANS = 8  # of calls that are alike, where what the function reads changes
 MOST_DECISIONS = 8  # of one kind of call that values decided anew, before the function runs as it is
 
 
@@ -78,9 +79,19 @@ class Compiled:
         if modes.trace is not None or self.eager is not None or LAYERS:
             return self.function(*args, **kwargs)
         tensors: list[Tensor] = []
-        key = (_key(args, tensors), _key(kwargs, tensors) if kwargs else None, modes.grad, modes.inference)
+        parts: list[Any] = [modes.grad, modes.inference]
+        for value in args:
+            if type(value) is Tensor:  # as _key does it, for calls whose cost is that of Python
+                array: Any = value._array
+                tensors.append(value)
+                parts += (array.shape, array.dtype, array.strides, value.requires_grad)
+            else:
+                parts.append(_key(value, tensors))
+        if kwargs:
+            parts += (None, _key(kwargs, tensors))
         if len(tensors) > 1:
-            key += (_sharing(tensors),)  # type: ignore[assignment]
+            parts.append(_sharing(tensors))
+        key = tuple(parts)
         try:
             plans = self.plans.get(key)
         except TypeError as error:
@@ -169,7 +180,10 @@ class Compiled:
             if plan is None:
                 guards = [*reached.guards, *recorder.guards]
                 plan = Plan(path, recorder, guards)
-                self.plans.find(key, list).append(plan)
+                kind = self.plans.find(key, list)
+                kind.append(plan)
+                if len(kind) > MOST_PLANS:
+                    self._give_up(f"what it reads changed {len(kind)} times between calls that are alike")
             else:
                 plan.refresh(recorder)
                 if plan.tracings > MOST_DECISIONS:
@@ -192,10 +206,14 @@ class Compiled:
             modes.trace = recorder
             outputs: list[Tensor] = []
             structure = flattened(self.function(*args, **kwargs), outputs)
+            recorder.check_memory()
             results, backward = _results(recorder, outputs)
             recorder.close()
             recorder.flush_grads()
             return Finish(structure, results, backward)
+        except BaseException:
+            recorder.undo()
+            raise
         finally:
             modes.trace = before
             recorder.restore()
@@ -203,15 +221,12 @@ class Compiled:
     def _as_it_is(self, why: GivenUp, recorder: Recorder, state: Any, args: Any, kwargs: Any) -> Any:
         """Runs the function without a plan, now and from now on."""
         self._give_up(str(why))
-        if any(isinstance(step, (Act, SetGrad)) for step in recorder.path.steps):
+        if recorder.acted:
             raise RunError(
                 f"{getattr(self.function, '__name__', 'a function')} cannot be recorded: {why}",
                 why="a part of it has run already, and would run twice",
                 hint="call it again, which runs it as it is, or compile a part of it",
             )
-        for outside in recorder.outsiders.values():
-            if outside.tensor._grad is not recorder.first_grads[id(outside.tensor)]:
-                outside.tensor._grad = recorder.first_grads[id(outside.tensor)]
         default_generator.set_state(state.get_state())
         return self.function(*args, **kwargs)
 
@@ -242,7 +257,8 @@ def _results(recorder: Recorder, outputs: Sequence[Tensor]) -> tuple[list[Result
         recorder.held.append(memory)
         if tensor.requires_grad:
             moving.append(tensor)
-        results.append(Result(None, seen, len(moving) - 1 if tensor.requires_grad else None))
+        whole = seen.number if seen.view is seen.whole else None
+        results.append(Result(None, seen, len(moving) - 1 if tensor.requires_grad else None, whole))
     backward = recorder.backward(moving) if moving and modes.grad else None
     for tensor in outputs:
         if id(tensor) not in recorder.outsiders:
@@ -265,7 +281,7 @@ def _key(value: Any, tensors: list[Tensor]) -> Any:
     if kind is dict:
         return (kind, *value, *[_key(item, tensors) for item in value.values()])
     if isinstance(value, PLAIN):
-        return kind, value
+        return (kind, value) if value or kind is not float else repr(value)  # which tells 0.0 from -0.0
     if isinstance(value, (tuple, list)):
         return (kind, *[_key(item, tensors) for item in value])
     return kind, id(value), _Held(value)
@@ -286,8 +302,10 @@ class _Held:
 
 def _sharing(tensors: Sequence[Tensor]) -> Any:
     """Which arguments are one tensor, or of one memory."""
-    arrays: list[Any] = [tensor._array for tensor in tensors]
-    owners = [id(array) if array.base is None else id(array.base) for array in arrays]
+    owners = []
+    for tensor in tensors:
+        array: Any = tensor._array
+        owners.append(id(array if array.base is None else array.base))
     if len(set(owners)) == len(owners):
         return None
     same = [id(tensor) for tensor in tensors]

@@ -255,6 +255,7 @@ class Result(NamedTuple):
     tensor: Tensor | int | None  # an int is the number of an argument
     seen: Seen | None = None
     output: int | None = None  # of the compiled node
+    whole: int | None = None  # the row, where the tensor is all of it
     end: RunError | None = None  # why there is no gradient
 
 
@@ -272,6 +273,9 @@ class Finish(NamedTuple):
             node = CompiledNode(self.backward, table, leaves)
         made: list[Any] = []
         for result in self.results:
+            if result.whole is not None and node is None and result.end is None:
+                made.append(wrap(table[result.whole]))
+                continue
             if result.seen is None:
                 made.append(arguments[result.tensor] if isinstance(result.tensor, int) else result.tensor)
                 continue

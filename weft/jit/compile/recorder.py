@@ -62,7 +62,7 @@ class Recorder(Recording):
         self.before: Table = [] if table is None else table
         self.table: Table = []
         self.outsiders: dict[int, Outside] = {}  # by the identity of a tensor
-        self.memories: dict[int, Outside] = {}  # by that of its array
+        self.memories: dict[int, list[Outside]] = {}  # by that of the memory it is a part of
         self.rows: dict[int, Outside] = {}  # by the number of its storage
         self.fresh: dict[int, Any] = {}  # arrays that were made meanwhile
         self.replaced: dict[int, StandIn] = {}  # memory of constants that is written to, by its identity
@@ -78,7 +78,7 @@ class Recorder(Recording):
         self.asked: set[int] = set()
         self.settled: set[int] = set()
         self.breaks: list[Break] = []
-        self.given_up: str | None = None
+        self.acted = bool(done)  # whether something outside has changed already
 
     # Tensors from outside.
 
@@ -87,10 +87,11 @@ class Recorder(Recording):
         array = tensor._array
         if id(tensor) in self.outsiders or not isinstance(array, np.ndarray):
             return
-        other = self.memories.get(id(_owner(array)))
-        if other is not None and _is_same(other.array, array):
-            memory = other.memory
-        elif other is not None and np.may_share_memory(other.array, array):
+        others = self.memories.setdefault(id(_owner(array)), [])
+        same = [other.memory for other in others if _is_same(other.array, array)]
+        if same:
+            memory = same[0]
+        elif any(np.may_share_memory(other.array, array) for other in others):
             self.give_up("two tensors that it takes share memory")
         else:
             layout = _laid_out(array)
@@ -99,24 +100,34 @@ class Recorder(Recording):
             memory = StandIn(layout, storage)
         outside = Outside(tensor, array, memory, tensor._grad_fn, tensor._output_nr, argument)
         self.outsiders[id(tensor)] = outside
-        self.memories[id(_owner(array))] = outside
+        others.append(outside)
         self.rows[memory.storage.number] = outside
         self.grads[id(tensor)] = self.first_grads[id(tensor)] = tensor._grad
         tensor._array = outside.memory
-        if argument is not None and tensor._grad_fn is not None:
+        if tensor._grad_fn is not None:  # what it was computed from is outside
             tensor._grad_fn, tensor._output_nr, tensor._accumulator = None, 0, None
 
     def restore(self) -> None:
         """Gives tensors from outside their own memory back."""
         for outside in self.outsiders.values():
             tensor = outside.tensor
-            if tensor._array is outside.memory:
+            if isinstance(tensor._array, StandIn):
                 tensor._array = outside.array
-            if outside.argument is not None and outside.grad_fn is not None:
+            if outside.grad_fn is not None:
                 tensor._grad_fn, tensor._output_nr, tensor._accumulator = outside.grad_fn, outside.output_nr, None
             grad = self.grads.get(id(tensor))
             if isinstance(grad, Tensor) and isinstance(grad._array, StandIn) and grad._array.storage.real is not None:
                 grad._array = self.stored(grad._array)
+
+    def undo(self) -> None:
+        """Gives tensors the gradients that they had, after a function that failed."""
+        for outside in self.outsiders.values():
+            outside.tensor._grad = self.first_grads[id(outside.tensor)]
+
+    def check_memory(self) -> None:
+        """Refuses functions that give tensors from outside other memory."""
+        if any(outside.tensor._array is not outside.memory for outside in self.outsiders.values()):
+            self.give_up("it assigns to the data of a tensor")
 
     def _row(self, storage: Storage, array: Array, fixed: bool) -> None:
         """A storage whose values are an array."""
@@ -275,6 +286,7 @@ class Recorder(Recording):
         self.close()
         self.flush_grads()
         if self._next(Act) is None:
+            self.acted = True
             self._outside_in(function)
             self.path.steps.append(Act(function))
         return None
@@ -372,9 +384,10 @@ class Recorder(Recording):
                 self.table[number] = self.before[number]
         for storage in dirty:
             self._renew(storage)
+        self.acted = self.acted or bool(self.written)
         if self.written and done is None:
             self.path.steps.append(Touch([outside.tensor._counter for outside in self.written.values()]))
-            self.written = {}
+        self.written = {}
 
     def _segment(self, outputs: Sequence[NodeEntry], numbers: Sequence[int]) -> Segment:
         names = self._variables(outputs)
@@ -402,8 +415,8 @@ class Recorder(Recording):
                 if not isinstance(memory, StandIn):
                     self.give_up("a gradient is a tensor that was there before")
                 seen = Seen(memory.storage.number, memory.layout, memory.storage.layout)
-                if outside.argument is not None:
-                    self.give_up("the gradient of an argument is computed inside")
+                if outside.argument is not None or outside.grad_fn is not None:
+                    self.give_up("the gradient of a tensor that it is given is computed inside")
             if not self.done:
                 self.path.steps.append(SetGrad(tensor, seen))
 
