@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .modes import modes
 from .node import Node
 
 Array = np.ndarray[Any, Any]
@@ -17,6 +18,7 @@ class Region:
     """Where a view lies in its base."""
 
     def __init__(self, base: Any, view: Any) -> None:
+        base, view = (getattr(memory, "layout", memory) for memory in (base, view))  # of stand-ins, where they lie
         self.base_shape, self.base_strides = base.shape, base.strides
         self.shape, self.strides = view.shape, view.strides
         self.base_dtype, self.dtype = base.dtype, view.dtype  # of a part of complex numbers: real
@@ -24,6 +26,19 @@ class Region:
         self.bytes = high - low
         self.base_start = _start(base) - low
         self.start = _start(view) - low
+
+    def positions(self) -> Array:
+        """The numbers that the elements of the part have in the base, row by row."""
+        width = self.base_dtype.itemsize
+        memory = np.zeros(self.bytes // width, np.int64)
+        whole = np.ndarray(
+            self.base_shape, np.int64, memory, self.base_start // width * 8, [s // width * 8 for s in self.base_strides]
+        )
+        whole[...] = np.arange(whole.size).reshape(whole.shape)
+        part: Array = np.ndarray(
+            self.shape, np.int64, memory, self.start // width * 8, [s // width * 8 for s in self.strides]
+        )
+        return part.copy()
 
     def buffer(self, values: Array | None) -> tuple[Array, Array]:
         """Fresh memory laid out as the base, holding values or zeros; and the view's part of it."""
@@ -35,12 +50,12 @@ class Region:
         return whole, part
 
 
-def _start(array: Any) -> int:
-    address: int = array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.address
+def _start(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
     return address
 
 
-def _bounds(array: Any) -> tuple[int, int]:
+def _bounds(array: Array) -> tuple[int, int]:
     """First byte, and the one after the last, that an array's elements take."""
     if not array.size:
         return _start(array), _start(array)
@@ -99,11 +114,8 @@ class _RegionNode(Node):
     @classmethod
     def of(cls, source: Any, region: Region) -> Any:
         """The map applied to a tensor, recorded where gradients of gradients are wanted."""
-        memory = source._array
-        if isinstance(memory, np.ndarray):
-            mapped = source._like(cls.values(memory, region))
-        else:
-            mapped = source._like(memory.each(lambda part: cls.of(part, region)))
+        traced = modes.trace is not None
+        mapped = source._like(modes.trace.mapped(cls, source, region) if traced else cls.values(source._array, region))
         if source._recorded():
             mapped._requires_grad = True
             mapped._grad_fn = cls(source, region, (_meta(mapped),))

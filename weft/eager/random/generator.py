@@ -167,6 +167,8 @@ def given(generator: Any) -> Generator:
     """The generator of a call: the default one if none is named."""
     if modes.drawing is not None:
         modes.drawing()
+    if modes.trace is not None:
+        modes.trace.decline("random numbers are drawn")
     if generator is None:
         return default_generator
     if not isinstance(generator, Generator):

@@ -22,7 +22,7 @@ from ..functions.operands import in_dtype
 from ..functions.shape.shape import expand, reshape
 from ..native.index import add_rows, nonzero
 from .inplace import check_writable, write
-from .memory import Array, ForeignMemory, array_of, checked_elements, is_foreign, memory_of
+from .memory import Array, array_of, checked_elements, is_foreign, memory_of
 from .tensor import DimensionError, Tensor, bind, too_many_axes, wrap
 from .viewing import part_of, permuted, place_of, reshaped
 
@@ -268,9 +268,9 @@ def _put_by_batches(self: Tensor, index: tuple[Tensor, ...], source: Tensor) -> 
 
 def _is_whole_mask(self: Tensor, index: Any) -> bool:
     """Whether the index is a mask for all elements."""
-    memory = memory_of(index) if isinstance(index, Tensor) else index
-    if not isinstance(memory, (np.ndarray, ForeignMemory)):
+    if not isinstance(index, (Tensor, np.ndarray)):
         return False
+    memory = memory_of(index) if isinstance(index, Tensor) else index
     return bool(memory.dtype == bool and memory.ndim and memory.shape == self._shape)
 
 
@@ -310,7 +310,7 @@ def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
     merged = _merged(source, axes, arrays)
     if merged is not None:
         return apply(_TAKE, TakeAttrs(axis=axes[0]), merged)[0]
-    if not source._followed():
+    if modes.trace is None and not (modes.grad and source._requires_grad):
         return wrap(np.ascontiguousarray(array_of(source)[_numpy_index(arrays)]))
     order = _order(axes, source.ndim)
     places = wrap(np.stack([array for array in arrays if array is not None]))
@@ -399,7 +399,7 @@ def apart(values: Array, array: Array) -> Array:
 def put_chosen(target: Tensor, arrays: Chosen, value: Tensor, accumulate: bool) -> None:
     """Writes values to the elements that index arrays choose."""
     recorded = modes.grad and (target.requires_grad or value._requires_grad)
-    if recorded and (accumulate or not _is_leading(arrays)):
+    if modes.trace is not None or (recorded and (accumulate or not _is_leading(arrays))):
         write(target, with_chosen(target, arrays, value, accumulate))
         return
     check_writable(target, recorded)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ..autograd.view_writes import AsStrided
 from ..native.copy import ordered_copy
 from ..native.pointwise import add_into
 from .device import device
-from .memory import CHANNELS_LAST, Array, ForeignMemory, Memory, answer, array_of, device_of, in_memory
+from .memory import CHANNELS_LAST, Array, ForeignMemory, Memory, answer, array_of, device_of, in_memory, layout_of
 from .printing import format_tensor
 from .size import Size
 from .storage import UntypedStorage
@@ -187,10 +187,10 @@ class Tensor:
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether elements lie in order: row-major, or with channels after the pixels."""
-        rank, array = CHANNELS_LAST.get(getattr(memory_format, "name", "")), cast(Any, self._array)
+        rank, array = CHANNELS_LAST.get(getattr(memory_format, "name", "")), layout_of(self)
         if rank is None:
-            return bool((array if isinstance(array, ForeignMemory) else array_of(self)).flags.c_contiguous)
-        return array.ndim == rank and np.moveaxis(array_of(self), 1, -1).flags.c_contiguous
+            return array.flags.c_contiguous
+        return array.ndim == rank and np.moveaxis(array, 1, -1).flags.c_contiguous
 
     # Autograd
 
@@ -305,12 +305,19 @@ class Tensor:
         """Adds to `grad`, in place unless the sum itself is recorded. A gradient that nobody else
         holds is kept as it is."""
         with _accumulating:
+            if modes.trace is not None:
+                modes.trace.asks_grad(self)
             have = self._grad
             if have is None:
                 kept = modes.grad or (is_ours and grad.is_contiguous())
                 self._grad = grad if kept else _kept(grad)
-            elif modes.grad:
-                self._grad = have + grad
+            elif modes.grad or modes.trace is not None:
+                total = have + grad
+                if modes.grad:
+                    self._grad = total
+                else:
+                    modes.trace.put(have, total)
+                    have._counter[0] += 1
             else:
                 add_into(array_of(have), array_of(grad))
                 have._counter[0] += 1
@@ -482,6 +489,8 @@ def wrap(array: Memory) -> Tensor:
     made._counter = [0]
     if modes.inference:
         made._inference = True
+    if modes.trace is not None:
+        modes.trace.made(made)
     return made
 
 
@@ -526,7 +535,8 @@ def as_view(array: Memory, source: Tensor) -> Tensor:
 
 def _kept(grad: Tensor) -> Tensor:
     """A gradient to keep: memory of its own, row-major, outside the graph."""
-    return wrap(ordered_copy(array_of(grad)))
+    memory: Any = grad._array
+    return wrap(ordered_copy(memory) if type(memory) is _ndarray else memory.copy())
 
 
 def axis_of(dim: int, rank: int) -> int:

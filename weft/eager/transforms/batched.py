@@ -13,10 +13,9 @@ from ...base.dtype import DType
 from ...base.errors import RunError
 from ..functions.shape.join import stack
 from ..functions.shape.shape import reshape, view
-from ..tensor.inplace import check_writable
 from ..tensor.memory import Array, ForeignMemory, device_of, memory_of
 from ..tensor.tensor import Tensor
-from ..tensor.viewing import permuted, place_of, seen_by, stretched
+from ..tensor.viewing import in_order, permuted, place_of, seen_by, stretched
 
 if TYPE_CHECKING:
     from .level import Level
@@ -90,10 +89,20 @@ class Batched(ForeignMemory):
         return self.value._base
 
     @property
-    def address(self) -> int:
-        """Where the first element of the batch starts."""
-        found: int = self.elements.__array_interface__["data"][0]
-        return found
+    def layout(self) -> Array:
+        """Where the elements of the first element of the batch lie."""
+        array, memory = self.elements, self
+        while isinstance(memory, Batched):
+            array, memory = array[0, ...], memory_of(memory.value)
+        return array
+
+    @property
+    def storage(self) -> Any:
+        """What memory that may be shared has in common."""
+        owner: Any = self.elements
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        return owner
 
     @property
     def elements(self) -> Array:
@@ -128,7 +137,7 @@ class Batched(ForeignMemory):
     def squeeze(self, axes: tuple[int, ...]) -> Batched:
         return self.reshape([extent for axis, extent in enumerate(self.shape) if axis not in axes], copy=False)
 
-    def stretched(self, shape: tuple[int, ...]) -> Batched:
+    def broadcast(self, shape: tuple[int, ...]) -> Batched:
         return self._by(lambda value: stretched(with_rank(value, len(shape)), (self.level.size, *shape)))
 
     def seen_by(self, view: Callable[[Array], Array]) -> Batched:
@@ -144,17 +153,13 @@ class Batched(ForeignMemory):
         return self._by(lambda value: value.detach())
 
     def copy(self) -> Batched:
-        return self._by(lambda value: value.clone())
+        return self._by(in_order)
 
     def each(self, make: Callable[[Tensor], Tensor]) -> Batched:
         """What a function gives for each element of the batch."""
         return self._by(lambda value: stack([make(place_of(value, 0, i)) for i in range(self.level.size)]))
 
     # Writing.
-
-    def must_be_writable(self) -> None:
-        with self.level.outside():
-            check_writable(self.value)
 
     def overwrite(self, target: Tensor, result: Tensor) -> None:
         level = self.level
@@ -180,11 +185,6 @@ class Batched(ForeignMemory):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         self.refuse()
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function not in (np.may_share_memory, np.shares_memory):
-            self.refuse()
-        return function(*[arg.elements if isinstance(arg, Batched) else arg for arg in args])
 
 
 def with_rank(value: Tensor, rank: int) -> Tensor:

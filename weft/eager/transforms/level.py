@@ -18,8 +18,9 @@ from ..autograd.node import Grad, Node, Saved
 from ..dispatch import apply, end, kernel_of, record
 from ..functions.around import Args, Kwargs, Rest
 from ..functions.shape.join import stack
+from ..native.copy import copy_into
 from ..random.generator import default_generator
-from ..tensor.memory import memory_of
+from ..tensor.memory import array_of, checked_elements, memory_of
 from ..tensor.tensor import Tensor, tensor_of, wrap
 from ..tensor.viewing import place_of, stretched
 from .batched import WRITTEN, Batched, ElementsAsked
@@ -126,6 +127,43 @@ class Level:
             (record if kernel.differentiable else end)(kernel, params, ours, outputs)
         return outputs
 
+    # What recordings are asked, too.
+
+    records = True
+
+    def made(self, tensor: Tensor) -> None:
+        """Told of every tensor that is made meanwhile."""
+
+    def asks_grad(self, tensor: Tensor) -> None:
+        """Told when the gradient of a leaf is added to."""
+
+    def put(self, target: Tensor, result: Tensor) -> None:
+        """Writes values to a tensor."""
+        for memory in (memory_of(target), memory_of(result)):
+            if isinstance(memory, Batched):
+                memory.overwrite(target, result)
+                return
+        with self.outside():
+            if self.below is not None:
+                self.below.put(target, result)
+            elif array_of(result) is not array_of(target):
+                copy_into(array_of(target), array_of(result))
+
+    def mapped(self, kind: Any, tensor: Tensor, region: Any) -> Any:
+        """A map between a base and a part of it, as `view_writes` names them."""
+        if self.holds(tensor):
+            return memory_of(tensor).each(lambda part: kind.of(part, region))
+        with self.outside():
+            return memory_of(kind.of(tensor.detach(), region))
+
+    def host(self, function: Callable[..., Any], tensors: Sequence[Tensor]) -> Any:
+        """Memory with what numpy computes of tensors."""
+        return function(*[array_of(tensor) for tensor in tensors])
+
+    def check(self, check: Callable[..., None], tensor: Tensor) -> None:
+        """Has a function look at values, of which each is looked at by itself."""
+        check(checked_elements(tensor))
+
     def decline(self, why: str) -> None:
         """Said by a function that looks at values, which it then asks for."""
 
@@ -168,8 +206,8 @@ class Level:
         whole = None if draws or writes else whole_call(name, self, partial(over_batch, name, rest), args, kwargs)
         tensors = [leaves[place] for place in places]
         if whole is not None:
-            return self.mapped(name, whole, tensors, at_once=True)
-        made = self.mapped(name, one, tensors)
+            return self.batch_of(name, whole, tensors, at_once=True)
+        made = self.batch_of(name, one, tensors)
         if not draws:
             tell_loop(name)
         if writes:
@@ -184,7 +222,7 @@ class Level:
             raise RunError(f"vmap: {name} got a tensor of a batch outside of the vmap that it is of")
         return level.looped(name, lambda args, kwargs: function(*args), args, {}, draws=False)
 
-    def mapped(
+    def batch_of(
         self, name: str, function: Callable[[Slices], Any], tensors: Sequence[Tensor], at_once: bool = False
     ) -> Any:
         """What a function of tensors gives for each element of the batch, or for the whole batch at once, as batched
@@ -266,7 +304,7 @@ class MappedNode(Node):
             return DERIVED[0](self.function, slices[:count], wanted, dict(zip(known, slices[count:])))
 
         given = [*tensors, *[grads[place] for place in known]]
-        found = iter(self.level.mapped(self.what, pulled, given, self.at_once))
+        found = iter(self.level.batch_of(self.what, pulled, given, self.at_once))
         return [next(found) if want else None for want in wanted]
 
 

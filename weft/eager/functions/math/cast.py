@@ -8,11 +8,12 @@ import numpy as np
 
 from ....base.errors import InvalidType, InvalidValue, RunError
 from ....core.op import Op
+from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.device import device as Device
 from ...tensor.device import require_cpu
 from ...tensor.inplace import check_writable, write
-from ...tensor.memory import CHANNELS_LAST, array_of, in_format, is_foreign
+from ...tensor.memory import array_of, in_format
 from ...tensor.promotion import promote, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import DTYPE_NAMES, OF_NUMPY, as_dtype, dtype, memory_format
@@ -38,7 +39,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 def _laid_out(made: Tensor, memory_format: Any) -> Tensor:
     """A fresh tensor with its elements in the order of a memory format."""
-    if is_foreign(made) and getattr(memory_format, "name", "") not in CHANNELS_LAST:
+    if getattr(memory_format, "name", "preserve_format") == "preserve_format":
         return made
     array = array_of(made)
     ordered = in_format(array, memory_format)
@@ -143,7 +144,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     kind = input._dtype
     source = in_common(src, kind)
     check_writable(input)
-    if not isinstance(src, Tensor) and not input._recorded():
+    if not isinstance(src, Tensor) and not input._recorded() and modes.trace is None:
         np.copyto(array_of(input), array_of(source))
         input._counter[0] += 1
         return input

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,13 @@ from ....base.dtype import is_complex, is_float
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.nn.cross_entropy import ClassLossAttrs, CrossEntropyAttrs
+from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.indexing import chosen_from
 from ...tensor.memory import Array, array_of, checked_elements, is_foreign, memory_of
 from ...tensor.tensor import DimensionError, Tensor, wrap
 from ..fusion import fused
+from ..hosted import hosted
 from ..index.index import gather
 from ..math.arithmetic import add, div, mul, rsub, sub
 from ..math.compare import choose, eq
@@ -63,18 +65,25 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored
             f"shape: {list(weight.shape)}"
         )
     if is_foreign(target):
-        checked = _checked(target, shape[axis], ignored)
+        checked = _checked_batch(target, shape[axis], ignored)
         return checked if rank > 1 else reshape(checked, ())
+    if modes.trace is not None:
+        return hosted(partial(_checked, shape[axis], ignored, rank), target)
     inside = _inside(places, shape[axis], ignored)
     if rank == 1:
         return wrap(inside.reshape(()).copy())
     return target.detach() if inside is places else wrap(inside)
 
 
-def _checked(target: Tensor, classes: int, ignored: int) -> Tensor:
+def _checked_batch(target: Tensor, classes: int, ignored: int) -> Tensor:
     """The same by functions of tensors."""
     _inside(checked_elements(target), classes, ignored)
     return choose(eq(target, ignored), -1, target._cast(np.dtype(np.int64)))
+
+
+def _checked(classes: int, ignored: int, rank: int, places: Array) -> Array:
+    inside = _inside(places, classes, ignored)
+    return inside.reshape(()) if rank == 1 else inside
 
 
 def _inside(places: Array, classes: int, ignored: int) -> Array:
