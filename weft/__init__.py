@@ -82,7 +82,7 @@ _NAMES = {
     "Target": "base.cpu_target",
     "Op": "core.op",
     "list_ops": "core.op",
-    "compile": "compiler.model",
+    "compile": "jit.compile.entry",
     "CompiledModel": "compiler.model",
     "save_param_dict": "base.param_dict",
     "load_param_dict": "base.param_dict",

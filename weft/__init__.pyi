@@ -24,7 +24,7 @@ from .base.ndarray import NDArray as NDArray
 from .base.cpu_target import Target as Target
 from .core.op import Op as Op
 from .core.op import list_ops as list_ops
-from .compiler.model import compile as compile
+from .jit.compile.entry import compile as compile
 from .compiler.model import CompiledModel as CompiledModel
 from .base.param_dict import save_param_dict as save_param_dict
 from .base.param_dict import load_param_dict as load_param_dict
@@ -204,6 +204,7 @@ uint32: _dtype
 uint64: _dtype
 uint8: _dtype
 from .eager.torch_core.settings import use_deterministic_algorithms as use_deterministic_algorithms
+from .eager.transforms.vmap import vmap as vmap
 from .eager.torch_core.future import wait as wait
 
 NNVMError = Error

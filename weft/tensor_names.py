@@ -85,6 +85,6 @@ triu_indices true_divide true_divide_ trunc trunc_ typename uint16 uint32 uint64
 unbind_copy unflatten unfold_copy unique unique_consecutive unravel_index unsafe_chunk
 unsafe_split unsafe_split_with_sizes unsqueeze unsqueeze_copy use_deterministic_algorithms
 vander var var_mean vdot view_as_complex view_as_complex_copy view_as_real view_as_real_copy
-view_copy vsplit vstack wait where xlogy xlogy_ zero_ zeros zeros_like
+view_copy vmap vsplit vstack wait where xlogy xlogy_ zero_ zeros zeros_like
     """.split()
 )

@@ -339,6 +339,22 @@ def group_norm_grad(rng, torch):
         yield _channel_gradients(rng, torch, shape, {"num_groups": groups}, run)
 
 
+@samples("_batch_norm_moments")
+def batch_norm_moments(rng, torch):
+    def oracle(axis):
+        def run(x, gamma, beta):
+            flat = x.movedim(axis, 0).flatten(1)
+            made = torch.nn.functional.batch_norm(x.movedim(axis, 1), None, None, gamma, beta, True, 0.1, 1e-3)
+            return made.movedim(1, axis), flat.mean(1), flat.var(1, unbiased=False)
+
+        return run
+
+    for axis, shape in ((1, (3, 2, 4)), (-1, (2, 3, 2, 2)), (1, (4, 3))):
+        inputs = [floats(rng, shape), floats(rng, (shape[axis],)), floats(rng, (shape[axis],))]
+        attrs = {"axis": axis, "epsilon": 1e-3, "training": True}
+        yield Sample(inputs, attrs, oracle(axis), rtol=1e-4, atol=1e-5)
+
+
 @samples("_batch_norm_grad")
 def batch_norm_grad(rng, torch):
     def oracle(axis, scale):

@@ -294,6 +294,12 @@ class Op:
         "of their own, the template or the kernels that compiled models run, or the compute as it is. Absent: "
         "element-wise operators from where a pass over arrays is slower in numpy, others never.",
     )
+    batching = RuleColumn(
+        "FBatching",
+        "f(call) -> [tensor]: the outputs for a whole batch, which is their first axis; call has op, params, size "
+        "(of the batch), inputs, and batched: which inputs have the batch as their first axis. Written with "
+        "functions of tensors. Absent: the operator runs for each element of the batch.",
+    )
     open_body = Column[bool](
         "TOpenBody",
         "The compute or the kernels serve, as they are, extents that are arguments of what they become, so that "

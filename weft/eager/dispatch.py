@@ -152,23 +152,30 @@ def kernel_of(op: Op) -> OpKernel:
 
 def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The outputs of an operator, as fresh tensors that know how they were made."""
-    if modes.trace is not None:
-        return modes.trace.add(op, params, inputs)  # type: ignore[no-any-return]
     kernel = kernel_of(op)
-    arrays: list[Any] = [tensor._array for tensor in inputs]  # array_of's, which every call cannot afford
-    results = kernel.run(params, arrays)
-    if isinstance(results, (tuple, list)):
-        if kernel.mutates:
-            results = _written(kernel, params, inputs, results)
-        outputs = [wrap(_fresh(result, arrays)) for result in results]
+    outputs: list[Tensor]
+    if modes.trace is not None:
+        outputs = modes.trace.add(op, params, inputs)
+        if modes.trace.records:
+            return outputs
     else:
-        outputs = [wrap(_fresh(results, arrays))]
+        outputs = _computed(kernel, params, inputs)
     if modes.grad:
         for tensor in inputs:
             if tensor._requires_grad or (tensor._base is not None and tensor.requires_grad):
-                (record if kernel.differentiable else _end)(kernel, params, inputs, outputs)
+                (record if kernel.differentiable else end)(kernel, params, inputs, outputs)
                 break
     return outputs
+
+
+def _computed(kernel: OpKernel, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+    arrays: list[Any] = [tensor._array for tensor in inputs]  # array_of's, which every call cannot afford
+    results = kernel.run(params, arrays)
+    if not isinstance(results, (tuple, list)):
+        return [wrap(_fresh(results, arrays))]
+    if kernel.mutates:
+        results = _written(kernel, params, inputs, results)
+    return [wrap(_fresh(result, arrays)) for result in results]
 
 
 def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor | None:
@@ -179,9 +186,9 @@ def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor | None:
     dtype = x.dtype
     if dtype is not y.dtype or dtype.kind != "f":
         return None
-    if modes.trace is not None:
-        return modes.trace.add(op, None, (a, b))[0]  # type: ignore[no-any-return]
     kernel = _kernels.get(op) or kernel_of(op)
+    if modes.trace is not None:
+        return apply(op, None, (a, b))[0]
     if x.size >= kernel.native_from or y.size >= kernel.native_from:
         result = kernel.run(None, (x, y))
     else:
@@ -264,7 +271,7 @@ def record(kernel: OpKernel, params: Any, inputs: Sequence[Tensor], outputs: Seq
         remember_forward(node)
 
 
-def _end(kernel: OpKernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+def end(kernel: OpKernel, params: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Makes the node of an operator without a gradient, which a backward pass may not reach."""
     _place(NotDifferentiable(kernel.op, tuple([tensor._edge() for tensor in inputs]), outputs), outputs)
 
@@ -359,7 +366,7 @@ class OpNode(Node):
         """All steps by one native computation of the leaves; None where they are not for it: small, or
         to be differentiated again."""
         wanted = self.wanted
-        if modes.grad or wanted.fused is None:
+        if modes.grad or modes.trace is not None or wanted.fused is None:
             return None
         first, end = len(wanted.values), len(wanted.values) + len(wanted.shapes)  # shapes are no work
         for tensor in (*values[:first], *values[end:]):
@@ -394,7 +401,7 @@ def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Ten
         return inputs
     if modes.grad:
         return apply(op, params, inputs) if kernel.composed is None else kernel.composed(params, inputs)
-    if kernel.views is not None:
+    if kernel.views is not None and modes.trace is None:
         views = kernel.views(params, *[array_of(tensor) for tensor in inputs])
         if views is not None:
             return [wrap(view) for view in views]

@@ -15,7 +15,7 @@ from typing import Any
 from ..base.dtype import is_complex
 from ..base.errors import Error, InvalidType, InvalidValue, RunError, Unsupported
 from ..eager.autograd.hooks import Hooks, RemovableHandle
-from ..eager.autograd.modes import enable_grad, no_grad
+from ..eager.autograd.modes import enable_grad, modes, no_grad
 from ..eager.functions.all import FUNCTIONS
 from ..eager.tensor.tensor import Tensor
 
@@ -55,6 +55,8 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
     def inside(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if type(self).step is not inside:
             return step(self, *args, **kwargs)
+        if modes.trace is not None:
+            return modes.trace.act(functools.partial(inside, self, *args, **kwargs))
         self._opt_called = True
         for hook in (*_pre_hooks, *self._step_pre_hooks):
             changed = hook(self, args, kwargs)
@@ -215,6 +217,8 @@ class Optimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients of all parameters, or fills them with zeros."""
         for p in self._parameters():
+            if set_to_none and modes.trace is not None:
+                modes.trace.sets_grad(p)
             grad = p._grad
             if grad is None:
                 continue

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from math import cos, pi
 from typing import Any
 
 from ..base.errors import InvalidType, InvalidValue, NotFound, Unsupported
+from ..eager.autograd.modes import modes
 from ..eager.tensor.tensor import Tensor
 from .optimizer import Group, Optimizer
 
@@ -131,6 +133,9 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Sets the rates of the next epoch."""
+        if modes.trace is not None:
+            modes.trace.act(partial(self.step, epoch))
+            return
         if self._step_count == 1 and not self.optimizer._opt_called:
             self._warn_of_order()
         self._step_count += 1

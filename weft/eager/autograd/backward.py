@@ -12,6 +12,7 @@ import numpy as np
 from ...base.dtype import is_float
 from ...base.errors import InvalidType, RunError
 from ..functions.table import row
+from ..tensor.memory import is_foreign
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor, bind, wrap
 from ..tensor.types import OF_NUMPY
@@ -38,6 +39,12 @@ def backward(
     tensor([ 2., 60.])
     """
     outputs = _as_tuple(tensors)
+    if any([is_foreign(output) for output in outputs if isinstance(output, Tensor)]):
+        raise RunError(
+            "backward() called inside a functorch transform. This is not supported",
+            why="gradients of a batched tensor belong to each element of the batch",
+            hint="use weft.func.grad or weft.func.vjp, or call backward() outside of vmap",
+        )
     if inputs is not None and not _as_tuple(inputs):
         raise RunError("'inputs' argument to backward cannot be empty.")
     grads = _output_grads(outputs, grad_tensors, create_graph)

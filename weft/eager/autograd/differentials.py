@@ -84,7 +84,7 @@ def _filled(grads: Sequence[Any], like: Tensors, strict: bool, create_graph: boo
                 f"The derivative of the {what} is independent of input {number}. This is not "
                 "allowed in strict mode when create_graph=True."
             )
-        filled.append(wrap(np.zeros_like(x._array)) if one is None else one)
+        filled.append(wrap(np.zeros(x._shape, x._dtype)) if one is None else one)
     return filled
 
 
@@ -96,7 +96,7 @@ def _vectors(name: str, v: Any, like: Tensors, create_graph: bool, of: str) -> A
                 f"The vector v can only be None if the {of} the user-provided function is a single "
                 "Tensor with a single element."
             )
-        return (wrap(np.ones_like(like[0]._array)),)
+        return (wrap(np.ones(like[0]._shape, like[0]._dtype)),)
     parts = _entered(_as_tuple(v, "v", name)[1], create_graph, False)
     if len(parts) != len(like):
         raise RunError(f"v is a tuple of invalid length: should be {len(like)} but got {len(parts)}")
@@ -135,7 +135,7 @@ def jvp(
         xs = _entered(tensors, create_graph)
         parts = _vectors("jvp", v, xs, create_graph, "input to")
         many, ys = _called("jvp", func, xs, strict)
-        any_grads = tuple(wrap(np.zeros_like(y._array)).requires_grad_() for y in ys)
+        any_grads = tuple(wrap(np.zeros(y._shape, y._dtype)).requires_grad_() for y in ys)
         back = _gradients(ys, xs, any_grads, True)
         if strict:
             _filled(back, xs, True, False, "output of the user-provided function")
@@ -235,7 +235,7 @@ def _derivatives(output: Tensor, inputs: Tensors, create_graph: bool, strict: bo
         )
     columns: list[list[Tensor]] = [[] for _ in inputs]
     for number in np.arange(array.size):
-        one = np.zeros_like(array)
+        one = np.zeros(array.shape, array.dtype)
         one.reshape(-1)[number] = 1
         grads = _gradients((output,), inputs, (wrap(one),), create_graph)
         for column, row in zip(columns, _filled(grads, inputs, strict, create_graph, what)):

@@ -59,7 +59,7 @@ class _Pending:
         have = grads[index]
         if have is None:
             grads[index] = grad
-        elif self.owned is not None and index in self.owned and not modes.grad:
+        elif self.owned is not None and index in self.owned and not modes.grad and modes.trace is None:
             add_into(have._array, grad._array)
         else:
             grads[index] = have + grad
@@ -287,8 +287,10 @@ def _execute(run: Run, grad_mode: bool) -> None:
 def _execute_elsewhere(run: Run, grad_mode: bool) -> None:
     """Runs a pass on a fresh stack: passes that start passes are not limited by Python's."""
     failed: list[BaseException] = []
+    trace, drawing = modes.trace, modes.drawing
 
     def work() -> None:
+        modes.trace, modes.drawing = trace, drawing
         try:
             _execute(run, grad_mode)
         except BaseException as error:

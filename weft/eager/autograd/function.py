@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import InvalidType, RunError
+from ..tensor.memory import is_foreign
 from ..tensor.tensor import Tensor, tensor_of, wrap
 from .anomaly import anomaly, remember_forward
 from .modes import modes, no_grad
@@ -127,6 +128,8 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Runs forward, unrecorded, and gives its results this function's place in the graph."""
+        if any([isinstance(arg, Tensor) and is_foreign(arg) for arg in args]):
+            return modes.trace.each(cls.__name__, cls.apply, args)
         ctx = cls._node_class()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         recorded = modes.grad and any(ctx.needs_input_grad)

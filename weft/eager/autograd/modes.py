@@ -16,6 +16,7 @@ class _Modes(threading.local):
     inference = False
     saving: Any = None  # functions that pack and unpack what is saved for a backward pass
     trace: Any = None  # what takes operators down instead of running them
+    drawing: Any = None  # what is called before random numbers are drawn
 
 
 modes = _Modes()

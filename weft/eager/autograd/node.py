@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
 
-import numpy as np
-
 from ...base.dtype import DType
 from ...base.errors import InvalidType, RunError
 from ...core.op import Op
+from ..tensor.memory import may_share
 from .hooks import Hooks
 from .modes import modes
 
@@ -196,7 +195,7 @@ class Saved:
 
     def keep_apart(self, array: Any) -> None:
         """Has a copy of its own of memory that is about to be overwritten."""
-        same = self.array is array or np.may_share_memory(self.array, array)
+        same = self.array is array or may_share(self.array, array)
         if same and not self.is_output:
             self.array, self.counter, self.version = self.array.copy(), [0], 0
             self.leaf = None
@@ -248,7 +247,7 @@ class Packed(Saved):
 
     def keep_apart(self, array: Any) -> None:
         kept = getattr(self.packed, "_array", None)
-        if kept is not None and np.may_share_memory(kept, array) and not self.is_output:
+        if kept is not None and may_share(kept, array) and not self.is_output:
             self.packed = self.packed._like(kept.copy())
 
     def keep_output(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .modes import modes
 from .node import Node
 
 Array = np.ndarray[Any, Any]
@@ -16,7 +17,8 @@ Array = np.ndarray[Any, Any]
 class Region:
     """Where a view lies in its base."""
 
-    def __init__(self, base: Array, view: Array) -> None:
+    def __init__(self, base: Any, view: Any) -> None:
+        base, view = (getattr(memory, "layout", memory) for memory in (base, view))  # of stand-ins, where they lie
         self.base_shape, self.base_strides = base.shape, base.strides
         self.shape, self.strides = view.shape, view.strides
         self.base_dtype, self.dtype = base.dtype, view.dtype  # of a part of complex numbers: real
@@ -24,6 +26,19 @@ class Region:
         self.bytes = high - low
         self.base_start = _start(base) - low
         self.start = _start(view) - low
+
+    def positions(self) -> Array:
+        """The numbers that the elements of the part have in the base, row by row."""
+        width = self.base_dtype.itemsize
+        memory = np.zeros(self.bytes // width, np.int64)
+        whole = np.ndarray(
+            self.base_shape, np.int64, memory, self.base_start // width * 8, [s // width * 8 for s in self.base_strides]
+        )
+        whole[...] = np.arange(whole.size).reshape(whole.shape)
+        part: Array = np.ndarray(
+            self.shape, np.int64, memory, self.start // width * 8, [s // width * 8 for s in self.strides]
+        )
+        return part.copy()
 
     def buffer(self, values: Array | None) -> tuple[Array, Array]:
         """Fresh memory laid out as the base, holding values or zeros; and the view's part of it."""
@@ -56,7 +71,7 @@ def _meta(tensor: Any) -> tuple[tuple[int, ...], Any]:
 class AsStrided(Node):
     """A view of what its base is now: the gradient goes to its part, and zeros to the rest."""
 
-    def __init__(self, base: Any, view: Array) -> None:
+    def __init__(self, base: Any, view: Any) -> None:
         super().__init__((base._edge(),), ((view.shape, view.dtype),))
         self.region = Region(base._array, view)
 
@@ -68,7 +83,7 @@ class CopySlices(Node):
     """The base after a part of it was overwritten: its gradient reaches what was written through
     that part, and what was there before through the rest."""
 
-    def __init__(self, base: Any, view: Array, written: tuple[Node | None, int]) -> None:
+    def __init__(self, base: Any, view: Any, written: tuple[Node | None, int]) -> None:
         super().__init__((base._edge(), written), (_meta(base),))
         self.region = Region(base._array, view)
 
@@ -99,7 +114,8 @@ class _RegionNode(Node):
     @classmethod
     def of(cls, source: Any, region: Region) -> Any:
         """The map applied to a tensor, recorded where gradients of gradients are wanted."""
-        mapped = source._like(cls.values(source._array, region))
+        traced = modes.trace is not None
+        mapped = source._like(modes.trace.mapped(cls, source, region) if traced else cls.values(source._array, region))
         if source._recorded():
             mapped._requires_grad = True
             mapped._grad_fn = cls(source, region, (_meta(mapped),))

@@ -16,8 +16,7 @@ from ...base.counters import add_stat_value
 from ...base.dtype import DType
 from ...base.errors import Error
 from ...base.kept import Kept
-from ...core.infer import infer_node
-from ...core.ir import Fact, Node, NodeEntry
+from ...core.ir import Node, NodeEntry
 from ...core.op import Op
 from ...core.pattern import OpPattern
 from ...core.plan import Plan, planned
@@ -28,6 +27,7 @@ from ..autograd.modes import modes
 from ..dispatch import OpNode, kernel_of, record
 from ..native.pointwise import are_native, element, op_key, run_pointwise
 from ..native.thresholds import FROM
+from ..recording import Recording, StandIn, Storage
 from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor, wrap
 
@@ -40,14 +40,14 @@ class _Declined(Exception):
     """A function does something else than to compose element-wise operators; says what."""
 
 
-class _Recording:
-    """Operators applied to stand-ins as nodes of a graph. Its variables are what stands for tensors,
-    and after those the numbers that the function made tensors of."""
+class _Elements(Recording):
+    """A recording of element-wise operators. Its variables are what stands for tensors, and after those the numbers
+    that the function made tensors of."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.leaves: dict[NodeEntry, Tensor] = {}
-        self._entries: dict[int, NodeEntry] = {}  # by the identity of a tensor
-        self._known: list[Tensor] = []  # so that identities stay theirs
+        self._numbers: dict[int, NodeEntry] = {}  # by the identity of a tensor, which `leaves` keeps
 
     def stand_in(self, value: Any) -> Any:
         """What stands for a tensor: of its shape and dtype, with values that mean nothing."""
@@ -55,57 +55,57 @@ class _Recording:
             return value
         if value._wrapped:
             raise _Declined("a number that is a tensor decides no dtype")
-        return self._leaf(_empty(value._array.shape, value._array.dtype))
+        entry = self._leaf()
+        self.leaves[entry] = made = wrap(self.value(value._array.shape, value._array.dtype, entry))
+        return made
 
     def add(self, op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Applies an operator, as dispatch does."""
         if not _is_element_wise(op):
             raise _Declined(f"{op.name} is not element-wise")
-        entries = [self._entry(tensor) for tensor in inputs]
         try:
-            ((shape, dtype, _),) = infer_node(op, params, [_fact(tensor) for tensor in inputs], op.name)
+            for tensor in inputs:
+                self.entry_of(tensor)
+            made = super().add(op, params, inputs)
         except Error as error:
             raise _Declined(f"{op.name} is not for its inputs") from error
-        if shape is None or dtype is None or not are_native((*[t._array.dtype for t in inputs], dtype)):
+        if not are_native(tuple([tensor._array.dtype for tensor in (*inputs, *made)])):
             raise _Declined(f"{op.name} is not native for its inputs")
-        node = Node(op, op.name, op.attributes(params), entries, params=params)
-        return [self._refer(_empty(shape, dtype), NodeEntry(node))]
+        return made
 
     def decline(self, why: str) -> NoReturn:
-        """Said by a function that looks at more than shapes and dtypes."""
         raise _Declined(why)
 
     def entry(self, result: Any) -> NodeEntry:
         """What the function gave."""
-        entry = self._entries.get(id(result))
-        if entry is None or entry in self.leaves:
+        memory = result._array
+        if not isinstance(memory, StandIn) or memory.entry() in self.leaves:
             raise _Declined("the result is not one of operators")
-        return entry
+        return memory.entry()
 
-    def _entry(self, tensor: Tensor) -> NodeEntry:
-        if id(tensor) not in self._entries:
+    def node(self, op: Op, params: Any, inputs: Sequence[NodeEntry]) -> NodeEntry:
+        if not _is_element_wise(op):
+            raise _Declined("a tensor was made by other means than operators")
+        return super().node(op, params, inputs)
+
+    def outside(self, tensor: Tensor) -> NodeEntry:
+        if id(tensor) not in self._numbers:
             if tensor._array.size != 1 or tensor._base is not None or tensor._root is not None:
                 raise _Declined("a tensor was made by other means than operators")
-            self._leaf(tensor)
-        return self._entries[id(tensor)]
+            entry = self._numbers[id(tensor)] = self._leaf()
+            self.leaves[entry] = tensor
+        return self._numbers[id(tensor)]
 
-    def _leaf(self, tensor: Tensor) -> Tensor:
-        entry = NodeEntry(Node(None, f"input{len(self.leaves)}"))
-        self.leaves[entry] = tensor
-        return self._refer(tensor, entry)
+    def values(self, storage: Storage) -> NoReturn:
+        raise _Declined("values are read")
 
-    def _refer(self, tensor: Tensor, entry: NodeEntry) -> Tensor:
-        self._known.append(tensor)
-        self._entries[id(tensor)] = entry
-        return tensor
+    def put(self, target: Tensor, result: Tensor) -> NoReturn:
+        raise _Declined("a tensor is written to")
 
+    def host(self, function: Any, tensors: Sequence[Tensor]) -> NoReturn:
+        raise _Declined("numpy computes a result")
 
-def _fact(tensor: Tensor) -> Fact:
-    return Fact(tensor._array.shape, tensor._array.dtype)
-
-
-def _empty(shape: Any, dtype: DType) -> Tensor:
-    return wrap(np.broadcast_to(np.zeros((), dtype), shape))
+    def _leaf(self) -> NodeEntry:
+        return NodeEntry(Node(None, f"input{len(self.leaves)}"))
 
 
 def _is_element_wise(op: Op) -> bool:
@@ -212,7 +212,7 @@ class Fused:
         return output
 
     def _recorded(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Call | None:
-        recording, before = _Recording(), modes.trace
+        recording, before = _Elements(), modes.trace
         modes.trace = recording
         try:
             result = self.function(
@@ -233,7 +233,7 @@ class Fused:
             print(f"weft: {self.function.__name__} is not fused: {why}", file=sys.stderr)
 
 
-def _call(recording: _Recording, tensors: int, result: Any) -> Call:
+def _call(recording: _Elements, tensors: int, result: Any) -> Call:
     entry, leaves = recording.entry(result), list(recording.leaves)
     arrays = [leaf._array for leaf in recording.leaves.values()]
     dtypes = tuple([array.dtype for array in arrays])

@@ -12,7 +12,7 @@ from ...core.op import Op
 from ...ops.reduce.reductions import ReduceAttrs
 from ...ops.shape.index import GatherAttrs
 from ..dispatch import apply
-from ..tensor.memory import array_of
+from ..tensor.memory import memory_of
 from ..tensor.tensor import DimensionError, Tensor, axis_of
 from ..tensor.types import as_dtype
 from ..tensor.viewing import reshaped
@@ -55,7 +55,7 @@ def in_shape(input: Tensor, shape: Sequence[int]) -> Tensor:
     """The elements of a tensor that is nobody else's in another shape, as one of its own."""
     if input._shape == tuple(shape):
         return input
-    result = reshaped(input, array_of(input).reshape(shape))
+    result = reshaped(input, memory_of(input).reshape(shape))
     result._base = result._root = None
     return result
 

@@ -14,8 +14,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack, overload
 
-import numpy as np
-
 from ...base.errors import RunError
 from ..autograd.modes import modes
 from ..autograd.node import keep_old_values, next_sequence
@@ -23,7 +21,7 @@ from ..autograd.node_names import entitle, title_of
 from ..native.inplace import write_native
 from ..native.thresholds import FROM
 from ..tensor.inplace import check_writable, may_write_out, write, write_out
-from ..tensor.memory import array_of
+from ..tensor.memory import memory_of, shares
 from ..tensor.tensor import Tensor
 from .around import LAYERS, through
 from .fusion import Fused
@@ -175,7 +173,7 @@ def _check_out(entry: Row, target: Any, result: Any, args: Sequence[Any]) -> Non
     resized = target._shape != result._shape
     for tensor in inputs:
         if isinstance(tensor, Tensor) and (
-            np.shares_memory(array_of(tensor), array_of(target))
+            shares(memory_of(tensor), memory_of(target))
             or (resized and tensor._root is not None and tensor._root is target._root)
         ):
             raise RunError(
@@ -197,12 +195,13 @@ def in_place(
     """Writes what a function gives into its first argument, natively if it can be."""
     check_writable(self)
     node = self._grad_fn
-    large = fused is not None and self.numel() >= FROM.written
+    traced = modes.trace is not None
+    large = fused is not None and not traced and self.numel() >= FROM.written
     if large and write_native(fused, self, (self, *args), kwargs):  # type: ignore[arg-type]
         if self._grad_fn is not node:
             entitle(self, title)
         return self
-    unknown = writes is not None and not _is_recorded(self, *args, *kwargs.values())
+    unknown = writes is not None and not traced and not _is_recorded(self, *args, *kwargs.values())
     if unknown and writes(self, *args, **kwargs):  # type: ignore[misc]
         self._counter[0] += 1
         return self
@@ -210,7 +209,7 @@ def in_place(
     result = function(self, *args, **kwargs)
     entitle(result, title, self)
     if result._grad_fn is not None:
-        keep_old_values(result._grad_fn, since, array_of(self))
+        keep_old_values(result._grad_fn, since, memory_of(self))
     return write(self, result)
 
 

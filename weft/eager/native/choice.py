@@ -64,4 +64,6 @@ def _pointwise(op: Op, arithmetic_from: int, params: Any, arrays: Sequence[Array
         raise Declined("compute" if are_native(dtypes) else "dtype")
     if not body.calls and max([array.size for array in arrays]) < arithmetic_from:
         return None
+    if len(body.places) < len(arrays) and any([array.shape != arrays[body.places[0]].shape for array in arrays]):
+        raise Declined("shapes")  # which follows from an array that is not read
     return run_pointwise(op_key(op, params), body, arrays)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...base.bits import WORDS, MersenneTwister, from_state
 from ...base.errors import InvalidType, InvalidValue, RunError
 from ...base.forks import held_lock
+from ..autograd.modes import modes
 from ..native.random import NativeTwister
 from ..tensor.device import device, require_cpu
 from ..tensor.memory import array_of
@@ -164,6 +165,10 @@ default_generator = Generator()
 
 def given(generator: Any) -> Generator:
     """The generator of a call: the default one if none is named."""
+    if modes.drawing is not None:
+        modes.drawing()
+    if modes.trace is not None:
+        modes.trace.decline("random numbers are drawn")
     if generator is None:
         return default_generator
     if not isinstance(generator, Generator):

@@ -13,6 +13,7 @@ import numpy as np
 from ...base.errors import InvalidType, InvalidValue, RunError
 from ...core.op import Op
 from ...ops.shape.index import TakeAttrs
+from ...ops.shape.join import ConcatenateAttrs
 from ..autograd.modes import modes
 from ..autograd.node_names import entitle
 from ..dispatch import apply, kernel_of, record
@@ -21,12 +22,12 @@ from ..functions.operands import in_dtype
 from ..functions.shape.shape import expand, reshape
 from ..native.index import add_rows, nonzero
 from .inplace import check_writable, write
-from .memory import Array, array_of
+from .memory import Array, array_of, checked_elements, is_foreign, memory_of
 from .tensor import DimensionError, Tensor, bind, too_many_axes, wrap
 from .viewing import part_of, permuted, place_of, reshaped
 
-_TAKE, _GATHER, _SCATTER, _GATHER_GRAD, _ADD, _WHERE = (
-    Op.get(name) for name in ("take", "gather_nd", "scatter_nd", "_gather_nd_grad", "broadcast_add", "broadcast_where")
+_TAKE, _GATHER, _SCATTER, _GATHER_GRAD, _ADD, _WHERE, _CONCATENATE = map(
+    Op.get, "take gather_nd scatter_nd _gather_nd_grad broadcast_add broadcast_where concatenate".split()
 )
 Chosen = list[Array | None]  # an array of indices for each axis, None where all are taken
 
@@ -217,10 +218,14 @@ def get(self: Tensor, index: Any) -> Tensor:
         made = place_of(self, 0, _inside(index, 0, shape[0]))
         entitle(made, "SelectBackward0")
         return made
-    mask = _whole_mask(self, index)
-    view, chosen = (self, None) if mask is not None else _seen(self, index)
-    if mask is not None or chosen is not None:
-        made = chosen_by(self, mask) if chosen is None else chosen_from(view, chosen)
+    if modes.trace is not None and _is_by_batches(index):
+        made = _chosen_by_batches(self, index if isinstance(index, tuple) else (index,))
+        entitle(made, "IndexBackward0")
+        return made
+    masked = _is_whole_mask(self, index)
+    view, chosen = (self, None) if masked else _seen(self, index)
+    if masked or chosen is not None:
+        made = chosen_by(self, _array_of_mask(index)) if chosen is None else chosen_from(view, chosen)
         entitle(made, "IndexBackward0")
         return made
     last = index[-1] if isinstance(index, tuple) and index else index
@@ -228,12 +233,50 @@ def get(self: Tensor, index: Any) -> Tensor:
     return view
 
 
-def _whole_mask(self: Tensor, index: Any) -> Array | None:
-    """The index, if it is a mask for all elements."""
-    array = array_of(index) if isinstance(index, Tensor) else index
-    if isinstance(array, np.ndarray) and array.dtype == bool and array.ndim:
-        return array if array.shape == self._shape else None
-    return None
+def _is_by_batches(index: Any) -> bool:
+    """Whether tensors of integers alone are the index, and one of them has no elements of its own."""
+    items = index if isinstance(index, tuple) else (index,)
+    if not all([isinstance(item, Tensor) and item._dtype.kind == "i" for item in items]):
+        return False
+    return any([is_foreign(item) for item in items])
+
+
+def _coordinates(self: Tensor, index: tuple[Tensor, ...]) -> Tensor:
+    """Indices of the first axes, each checked, as rows of one tensor: (axes, ...)."""
+    if len(index) > self.ndim:
+        raise DimensionError(f"too many indices for tensor of dimension {self.ndim}")
+    for axis, item in enumerate(index):
+        _inside_all(checked_elements(item), axis, self._shape[axis])
+    shape = np.broadcast_shapes(*[item._shape for item in index])
+    rows = [reshape(expand(item._cast(np.dtype(np.int64)), shape), (1, *(shape or (1,)))) for item in index]
+    return apply(_CONCATENATE, ConcatenateAttrs(axis=0), rows)[0]
+
+
+def _chosen_by_batches(self: Tensor, index: tuple[Tensor, ...]) -> Tensor:
+    """The elements at coordinates in the first axes, by operators."""
+    made = apply(_GATHER, None, [self, _coordinates(self, index)])[0]
+    return made if any([item.ndim for item in index]) else reshape(made, made._shape[1:])
+
+
+def _put_by_batches(self: Tensor, index: tuple[Tensor, ...], source: Tensor) -> None:
+    """Values written at coordinates in the first axes, by operators."""
+    places = _coordinates(self, index)
+    values = _fitted(source, (*places._shape[1:], *self._shape[len(index) :]))
+    check_writable(self)
+    write(self, apply(_SCATTER, None, [self, places, values])[0])
+
+
+def _is_whole_mask(self: Tensor, index: Any) -> bool:
+    """Whether the index is a mask for all elements."""
+    if not isinstance(index, (Tensor, np.ndarray)):
+        return False
+    memory = memory_of(index) if isinstance(index, Tensor) else index
+    return bool(memory.dtype == bool and memory.ndim and memory.shape == self._shape)
+
+
+def _array_of_mask(mask: Any) -> Array:
+    array: Array = array_of(mask) if isinstance(mask, Tensor) else mask
+    return array
 
 
 def chosen_by(self: Tensor, mask: Array | None) -> Tensor:
@@ -246,7 +289,7 @@ TITLES = {int: "SelectBackward0", type(None): "UnsqueezeBackward0"}
 
 def _seen(self: Tensor, index: Any) -> tuple[Tensor, Chosen | None]:
     """The view that an index begins with, and the arrays that choose from its axes, if any."""
-    array = array_of(self)
+    array = memory_of(self)
     basic = _basic(index, array.shape)
     chooses = any([item is not None for item in basic.chosen])
     if chooses and all([item == _ALL for item in basic.numpy_index[:-1]]):
@@ -267,7 +310,7 @@ def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
     merged = _merged(source, axes, arrays)
     if merged is not None:
         return apply(_TAKE, TakeAttrs(axis=axes[0]), merged)[0]
-    if not (modes.grad and source._requires_grad):
+    if modes.trace is None and not (modes.grad and source._requires_grad):
         return wrap(np.ascontiguousarray(array_of(source)[_numpy_index(arrays)]))
     order = _order(axes, source.ndim)
     places = wrap(np.stack([array for array in arrays if array is not None]))
@@ -278,7 +321,7 @@ def chosen_from(source: Tensor, arrays: Chosen) -> Tensor:
 def _merged(source: Tensor, axes: Sequence[int], arrays: Chosen) -> list[Tensor] | None:
     """A view in which the axes that are indexed are one, and the indices along that; None where
     there is no such view."""
-    first, last, array = axes[0], axes[-1], array_of(source)
+    first, last, array = axes[0], axes[-1], memory_of(source)
     numbers: Any = arrays[first]
     if first == last:
         return [source, wrap(numbers)]
@@ -317,10 +360,13 @@ def put(self: Tensor, index: Any, value: Any) -> None:
     """x[index] = value"""
     source = in_dtype(value, self._dtype) if not isinstance(value, Tensor) else value
     source = source._cast(self._dtype)
-    mask = _whole_mask(self, index)
-    if mask is not None and source.numel() == 1:
+    if modes.trace is not None and _is_by_batches(index):
+        _put_by_batches(self, index if isinstance(index, tuple) else (index,), source)
+        return
+    if source.numel() == 1 and _is_whole_mask(self, index):
+        mask = index if isinstance(index, Tensor) else wrap(index)
         check_writable(self)
-        write(self, apply(_WHERE, None, [wrap(mask), reshape(source, ()), self])[0])
+        write(self, apply(_WHERE, None, [mask, reshape(source, ()), self])[0])
         return
     view, chosen = _seen(self, index)
     if chosen is None:
@@ -353,7 +399,7 @@ def apart(values: Array, array: Array) -> Array:
 def put_chosen(target: Tensor, arrays: Chosen, value: Tensor, accumulate: bool) -> None:
     """Writes values to the elements that index arrays choose."""
     recorded = modes.grad and (target.requires_grad or value._requires_grad)
-    if recorded and (accumulate or not _is_leading(arrays)):
+    if modes.trace is not None or (recorded and (accumulate or not _is_leading(arrays))):
         write(target, with_chosen(target, arrays, value, accumulate))
         return
     check_writable(target, recorded)
@@ -424,7 +470,7 @@ def with_chosen(source: Tensor, arrays: Chosen, value: Tensor, accumulate: bool)
     return permuted(made, np.argsort(order).tolist())
 
 
-_SEEN = layered("weft.getitem", get)
+_SEEN, _PUT = layered("weft.getitem", get), layered("weft.setitem_", put)
 
 
 def _indexed(self: Tensor, index: Any) -> Tensor:
@@ -432,4 +478,8 @@ def _indexed(self: Tensor, index: Any) -> Tensor:
     return made
 
 
-bind(__getitem__=_indexed, __setitem__=put)
+def _assigned(self: Tensor, index: Any, value: Any) -> None:
+    (_PUT if LAYERS else put)(self, index, value)
+
+
+bind(__getitem__=_indexed, __setitem__=_assigned)

@@ -12,7 +12,7 @@ from ...base.errors import RunError
 from ..autograd.modes import modes
 from ..autograd.view_writes import CopySlices, Overwritten
 from ..native.copy import copy_into
-from .memory import array_of
+from .memory import array_of, memory_of
 from .tensor import Tensor
 
 
@@ -24,11 +24,12 @@ def check_writable(target: Tensor, source_requires_grad: bool = False) -> None:
             "Inplace update to inference tensor outside InferenceMode is not allowed.",
             hint="make a clone before the update",
         )
-    if not array_of(target).flags.writeable:
+    memory = memory_of(target)
+    if not memory.flags.writeable:
         raise RunError(
             "this tensor's memory is read-only", why="it was made from a read-only array", hint="write to a clone()"
         )
-    if 0 in array_of(target).strides and _overlaps(target):
+    if 0 in memory.strides and _overlaps(target):
         raise RunError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location.",
             hint="clone() the tensor before performing the operation",
@@ -61,7 +62,7 @@ def check_writable(target: Tensor, source_requires_grad: bool = False) -> None:
 
 
 def _overlaps(target: Tensor) -> bool:
-    array = array_of(target)
+    array = memory_of(target)
     return array.size > 0 and any(n > 1 and not s for n, s in zip(array.shape, array.strides))
 
 
@@ -72,7 +73,9 @@ def write(target: Tensor, result: Tensor) -> Tensor:
     if modes.grad and result._requires_grad:
         check_writable(target, True)
     result = _cast_back(result, target)
-    if array_of(result) is not array_of(target):
+    if modes.trace is not None:
+        modes.trace.put(target, result)
+    elif array_of(result) is not array_of(target):
         copy_into(array_of(target), array_of(result))
     target._counter[0] += 1
     if modes.grad:
@@ -86,7 +89,7 @@ def place_in_graph(target: Tensor, result: Tensor) -> None:
         return
     base = target._base
     if base is not None:
-        node = CopySlices(base, array_of(target), result._edge())
+        node = CopySlices(base, memory_of(target), result._edge())
         base._grad_fn, base._output_nr, base._requires_grad = node, 0, True
         base._history += 1
         return
@@ -117,7 +120,7 @@ def _cast_back(result: Tensor, target: Tensor) -> Tensor:
 def may_write_out(out: Any, args: Sequence[Any]) -> bool:
     """Whether results may be written to what is given as `out=`; what is wrong with it, writing
     will tell."""
-    if type(out) is not Tensor:
+    if type(out) is not Tensor or modes.trace is not None:
         return False
     if modes.grad and any([isinstance(x, Tensor) and x.requires_grad for x in (out, *args)]):
         return False
@@ -143,6 +146,9 @@ def write_out(out: Any, result: Any) -> Any:
     value = _cast_back(result, out)
     if out._shape != value._shape:
         out.resize_(value._shape)
-    np.copyto(array_of(out), array_of(value))
+    if modes.trace is not None:
+        modes.trace.put(out, value)
+    else:
+        np.copyto(array_of(out), array_of(value))
     out._counter[0] += 1
     return out

@@ -19,7 +19,7 @@ from ..autograd.view_writes import AsStrided
 from ..native.copy import ordered_copy
 from ..native.pointwise import add_into
 from .device import device
-from .memory import CHANNELS_LAST, Array, Memory, answer, array_of, device_of, in_memory
+from .memory import CHANNELS_LAST, Array, ForeignMemory, Memory, answer, array_of, device_of, in_memory, layout_of
 from .printing import format_tensor
 from .size import Size
 from .storage import UntypedStorage
@@ -187,7 +187,7 @@ class Tensor:
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether elements lie in order: row-major, or with channels after the pixels."""
-        rank, array = CHANNELS_LAST.get(getattr(memory_format, "name", "")), array_of(self)
+        rank, array = CHANNELS_LAST.get(getattr(memory_format, "name", "")), layout_of(self)
         if rank is None:
             return array.flags.c_contiguous
         return array.ndim == rank and np.moveaxis(array, 1, -1).flags.c_contiguous
@@ -239,7 +239,7 @@ class Tensor:
         self._seen = base._history
         self._requires_grad = base._requires_grad
         self._output_nr = 0
-        self._grad_fn = AsStrided(base, array_of(self)) if base._requires_grad else None
+        self._grad_fn = AsStrided(base, self._array) if base._requires_grad else None
 
     @property
     def is_leaf(self) -> bool:
@@ -305,12 +305,19 @@ class Tensor:
         """Adds to `grad`, in place unless the sum itself is recorded. A gradient that nobody else
         holds is kept as it is."""
         with _accumulating:
+            if modes.trace is not None:
+                modes.trace.asks_grad(self)
             have = self._grad
             if have is None:
                 kept = modes.grad or (is_ours and grad.is_contiguous())
                 self._grad = grad if kept else _kept(grad)
-            elif modes.grad:
-                self._grad = have + grad
+            elif modes.grad or modes.trace is not None:
+                total = have + grad
+                if modes.grad:
+                    self._grad = total
+                else:
+                    modes.trace.put(have, total)
+                    have._counter[0] += 1
             else:
                 add_into(array_of(have), array_of(grad))
                 have._counter[0] += 1
@@ -323,7 +330,10 @@ class Tensor:
         >>> (x * 2).detach()
         tensor([2., 4.])
         """
-        return sharing(self, wrap(self._array))
+        made = sharing(self, wrap(self._array))
+        if isinstance(self._array, ForeignMemory):
+            made._array = self._array.detached()
+        return made
 
     def _owner(self) -> Tensor:
         """The root of its memory. One that has a graph gives the memory to a tensor without: whoever shares memory
@@ -365,6 +375,10 @@ class Tensor:
     def _recorded(self) -> bool:
         """Whether an operator on this tensor would be recorded."""
         return modes.grad and self.requires_grad
+
+    def _followed(self) -> bool:
+        """Whether a gradient may be asked of what is made of this tensor: its own, or that of a batch it stands for."""
+        return modes.grad and (self.requires_grad or isinstance(self._array, ForeignMemory))
 
     def _like(self, array: Memory) -> Tensor:
         """A fresh tensor over an array."""
@@ -454,6 +468,8 @@ class Tensor:
         return iter([self[i] for i in range(self._shape[0])])
 
     def __repr__(self) -> str:
+        if isinstance(self._array, ForeignMemory):
+            return repr(self._array)
         node = self.grad_fn
         return format_tensor(
             array_of(self), requires_grad=self.requires_grad, grad_fn=None if node is None else node.name()
@@ -473,6 +489,8 @@ def wrap(array: Memory) -> Tensor:
     made._counter = [0]
     if modes.inference:
         made._inference = True
+    if modes.trace is not None:
+        modes.trace.made(made)
     return made
 
 
@@ -517,7 +535,8 @@ def as_view(array: Memory, source: Tensor) -> Tensor:
 
 def _kept(grad: Tensor) -> Tensor:
     """A gradient to keep: memory of its own, row-major, outside the graph."""
-    return wrap(ordered_copy(array_of(grad)))
+    memory: Any = grad._array
+    return wrap(ordered_copy(memory) if type(memory) is _ndarray else memory.copy())
 
 
 def axis_of(dim: int, rank: int) -> int:

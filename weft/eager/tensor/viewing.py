@@ -20,7 +20,7 @@ from ...ops.shape.views import ReshapeAttrs
 from ..autograd.modes import modes
 from ..dispatch import kernel_of, record
 from ..native.copy import ordered_copy
-from .memory import Array, Memory, array_of
+from .memory import Array, Memory, positions_by, seen_as, stretched_to
 from .tensor import Tensor, as_view, wrap
 
 _RESHAPE, _TRANSPOSE, _BROADCAST, _PART, _TAKE, _COPY, _SPLIT = (
@@ -58,7 +58,8 @@ def viewed(op: Op, params: Any, source: Tensor, array: Memory) -> Tensor:
 
 def in_order(source: Tensor) -> Tensor:
     """A copy in memory of its own, with its elements in order."""
-    output = wrap(ordered_copy(array_of(source)))
+    memory: Any = source._array
+    output = wrap(ordered_copy(memory) if isinstance(memory, np.ndarray) else memory.copy())
     if modes.grad and source.requires_grad:
         record(kernel_of(_COPY), None, (source,), (output,))
     return output
@@ -76,10 +77,7 @@ def permuted(source: Tensor, axes: Sequence[int]) -> Tensor:
 
 def stretched(source: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A view with axes of size 1 repeated, and new ones before them."""
-    array = np.broadcast_to(array_of(source), shape)
-    if not array.flags.writeable and array_of(source).flags.writeable:
-        array = np.lib.stride_tricks.as_strided(array_of(source), array.shape, array.strides)
-    return viewed(_BROADCAST, BroadcastToAttrs(shape=shape), source, array)
+    return viewed(_BROADCAST, BroadcastToAttrs(shape=shape), source, stretched_to(source._array, shape))
 
 
 def part_of(source: Tensor, slices: Sequence[tuple[int, int, int]], array: Memory) -> Tensor:
@@ -128,22 +126,10 @@ def positions_of(shape: Sequence[int]) -> Array:
     return np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
 
 
-def positions_by(view: Callable[[Array], Array], shape: Sequence[int]) -> Array:
-    """The numbers of the elements that a view of an array of that shape shows."""
-    bytes_ = np.empty(shape, np.uint8)  # whose strides count elements; nobody reads it
-    seen = view(bytes_)
-    start, first = (array.__array_interface__["data"][0] for array in (seen, bytes_))
-    numbers = np.full((1,) * seen.ndim, start - first if seen.size else 0, np.int64)
-    for axis, (extent, step) in enumerate(zip(seen.shape, seen.strides)):
-        steps = np.arange(extent) * step
-        numbers = numbers + steps.reshape([-1 if at == axis else 1 for at in range(seen.ndim)])
-    return numbers
-
-
 def seen_by(source: Tensor, view: Callable[[Array], Array]) -> Tensor:
     """A view by any function of arrays; where gradients are wanted, it is recorded as the elements
     that it takes."""
-    output = as_view(view(array_of(source)), source)
+    output = as_view(seen_as(source._array, view), source)
     if modes.grad and source._requires_grad:
         record_taken(source, positions_by(view, source._shape), output)
     return output

@@ -13,6 +13,7 @@ from ..archive.save import save
 from ..random import generator
 from ..tensor import printing, typed_tensor
 from ..tensor.typed_storage import STORAGE_NAMES, is_storage
+from ..transforms.vmap import vmap
 from .backend_flags import never
 from .future import get_num_interop_threads, set_num_interop_threads
 from .namespace import filled, public_names
@@ -49,4 +50,5 @@ LEAVES: dict[str, Any] = {
     "set_printoptions": printing.set_printoptions,
     "set_rng_state": generator.set_rng_state,
     "typename": typed_tensor.typename,
+    "vmap": vmap,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf
+from math import inf, prod
 from typing import Any, TypeGuard
 
 from ...base.cpu_target import CpuTarget
@@ -24,6 +24,8 @@ from ...ops.nn import conv, halo, packed, rnn, winograd  # noqa: F401  the opera
 from ...ops.nn._rnn_kernels import PANEL
 from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
 from .operands import lanes_for
+
+MANY_ROWS = 64  # for which a matrix that is computed in the same run is packed
 
 
 def channel_block(channels: int, target: CpuTarget) -> int | None:
@@ -210,10 +212,27 @@ def packed_dense(params: Any, inputs: Symbol, facts: Sequence[Fact], target: Cpu
 
 def packed_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
     """A product with a matrix on the right as one with packed weights."""
-    if params.transpose_a:
-        return None
     data, weight = inputs
-    return _packed(data, weight, facts, target, transposed=params.transpose_b)
+    if not params.transpose_a:
+        return _packed(data, weight, facts, target, transposed=params.transpose_b)
+    shape = facts[0].shape
+    if not is_static(shape) or len(shape) != 2:
+        return None
+    turned = Op.get("transpose")(as_written(data, facts[0]), axes=(1, 0))  # rows, which a tile reads along
+    rows = Fact(shape[::-1], facts[0].dtype)
+    return _packed(turned, weight, [rows, facts[1]], target, transposed=params.transpose_b)
+
+
+def turned_batch_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
+    """Products of matrices that are read down their columns, with those turned first."""
+    if not (params.transpose_a or params.transpose_b) or any(not is_static(fact.shape) for fact in facts[:2]):
+        return None
+    sides = []
+    for side, fact, turned in zip(inputs, facts, (params.transpose_a, params.transpose_b)):
+        value, rank = as_written(side, fact), len(fact.shape or ())
+        axes = (*range(rank - 2), rank - 1, rank - 2)
+        sides.append(Op.get("transpose")(value, axes=axes) if turned else value)
+    return Op.get("batch_matmul")(*sides)
 
 
 def as_written(data: Symbol, fact: Fact) -> Symbol:
@@ -234,8 +253,11 @@ def _packed(data: Symbol, weight: Symbol, facts: Sequence[Fact], target: CpuTarg
     shape = facts[1].shape
     if facts[0].shape is None or not facts[0].shape or not is_static(shape) or len(shape) != 2:
         return None
-    if any(fact.dtype != FLOAT32 for fact in facts[:2]) or weight.outputs[0].node.op is not None:
-        return None  # what is computed anew in every run is not worth packing
+    if any(fact.dtype != FLOAT32 for fact in facts[:2]):
+        return None
+    computed = weight.outputs[0].node.op is not None
+    if computed and (not is_static(facts[0].shape) or prod(facts[0].shape[:-1]) < MANY_ROWS):
+        return None  # what is computed anew in every run is worth packing for many rows only
     lanes = target.lanes(FLOAT32)
     data = as_written(data, facts[0])
     panels = Op.get("_pack_panels")(weight, lanes=lanes, transposed=transposed)
@@ -276,5 +298,6 @@ LAYOUT_RULES = {
     "conv2d_transpose": packed_conv2d_transpose,
     "dense": packed_dense,
     "matmul": packed_matmul,
+    "batch_matmul": turned_batch_matmul,
     "rnn": packed_rnn,
 }

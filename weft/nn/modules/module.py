@@ -555,10 +555,10 @@ class Module:
                 parameter.grad.zero_()
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Raises: modules run call by call."""
+        """Raises: a module does not change what its calls are."""
         raise Unsupported(
             "Module.compile is not there: a module's calls run eagerly, each operator with compiled code",
-            hint="export the network and give the file to weft.compile",
+            hint="weft.compile(module) gives a compiled one to call",
         )
 
     # State

@@ -254,6 +254,39 @@ batch_norm = define(
 )
 batch_norm.effect = lambda params: "mutates" if params.training else "pure"
 
+
+def _moments_reference(params: BatchNormAttrs, x: Array, gamma: Array, beta: Array) -> Any:
+    zeros = np.zeros(gamma.shape, x.dtype)
+    return _batch_norm_reference(params, x, gamma, beta, zeros, zeros)[:3]
+
+
+def _moments_compute(params: BatchNormAttrs, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> tuple[te.Tensor, ...]:
+    return _batch_norm_compute(params, x, gamma, beta, gamma, gamma)[:3]
+
+
+def _moments_shape(params: BatchNormAttrs, ins: Any, outs: Any) -> Any:
+    inferred, results = batch_norm_shape(params, [*ins, ins[1], ins[1]], outs)
+    return inferred[:3], results
+
+
+def _moments_gradient(ctx: Any, g: Any, g_mean: Any, g_var: Any) -> list[Any]:
+    return _gradient_in_training(ctx, g, g_mean, g_var)[:3]
+
+
+define(
+    "_batch_norm_moments",
+    "batch_norm in training with the moments of the batch as outputs, and nothing that moves.",
+    level=1,
+    inputs={"data": "the input", **GAMMA, **BETA},
+    attrs=BatchNormAttrs,
+    shape=_moments_shape,
+    dtype=floating,
+    reference=_moments_reference,
+    compute=_moments_compute,
+    gradient=_moments_gradient,
+    output_names=["output", "mean", "var"],
+)
+
 # layer_norm and rms_norm: over the axes from `axis` to the last.
 
 

@@ -242,6 +242,17 @@ def _scatter(params: Params, pool: Pool, shape: tuple[int, ...], gradient: Calla
     if isinstance(params, GlobalPool2DAttrs):  # the only window, of which its place is the tap
         alone = lambda *i: gradient(at_places(params, i, (0, 0)), places_of(params, i), [])
         return te.compute(shape, alone, name=name)
+    if all(win.stride == win.size and win.dilation == 1 and win.before == 0 for win in pool.windows):
+
+        def of_one(*index: Any) -> Any:
+            """Windows stand side by side, and an element is in one of them."""
+            places, sides = places_of(params, index), [win.size for win in pool.windows]
+            windows = [place // side for place, side in zip(places, sides)]
+            ends = zip(windows, pool.extents, sides, pool.outs)
+            inside = [window < out for window, extent, side, out in ends if extent > out * side]
+            return gradient(at_places(params, index, windows), [p % side for p, side in zip(places, sides)], inside)
+
+        return te.compute(shape, of_one, name=name)
     axes = _tap_axes(pool)
     taps = [axis.var for axis in axes]
 

@@ -13,7 +13,7 @@ from ....base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from ...tensor.convert import convert
 from ...tensor.device import require_cpu
 from ...tensor.inplace import write_out
-from ...tensor.memory import Array, array_of, in_format
+from ...tensor.memory import Array, array_of, in_format, is_foreign, layout_of
 from ...tensor.promotion import complex_of, number_dtype
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype, get_default_dtype, strided
@@ -96,7 +96,7 @@ def laid_out_as(input: Tensor, kind: DType, memory_format: Any = None) -> Array:
     """Memory of a tensor's shape; in its order unless another is asked for."""
     if getattr(memory_format, "name", "preserve_format") != "preserve_format":
         return in_format(np.empty(input._shape, kind), memory_format)
-    array = array_of(input)
+    array = array_of(input) if is_foreign(input) else layout_of(input)  # of a batch it is one for each element
     if all(array.strides) or not any(n > 1 and not s for n, s in zip(array.shape, array.strides)):
         return np.empty_like(array, dtype=kind, order="K", subok=False)
     order = memory_order(array)

@@ -11,7 +11,7 @@ from ....base.dtype import INT64
 from ....base.errors import RunError, Unsupported
 from ....core.op import Op
 from ...dispatch import apply
-from ...tensor.memory import CHANNELS_LAST, array_of
+from ...tensor.memory import CHANNELS_LAST, layout_of
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.viewing import in_order
 from ..math.cast import clone
@@ -33,7 +33,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     (60, 1, 15, 3)
     """
     if getattr(memory_format, "name", "") not in CHANNELS_LAST:
-        return input if array_of(input).flags.c_contiguous else in_order(input)
+        return input if layout_of(input).flags.c_contiguous else in_order(input)
     return input if input.is_contiguous(memory_format) else clone(input, memory_format=memory_format)
 
 

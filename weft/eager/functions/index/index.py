@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....base.dtype import BOOL
+from ....base.dtype import BOOL, INT64
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.shape.index import GatherAttrs, TakeAttrs
@@ -17,9 +17,10 @@ from ...native.copy import ordered_copy
 from ...native.index import add_elements, add_rows, put_elements
 from ...tensor.indexing import Chosen, apart, chosen_from, index_arrays, put_chosen, with_chosen
 from ...tensor.inplace import check_writable
-from ...tensor.memory import Array, array_of
+from ...tensor.memory import Array, array_of, memory_of
 from ...tensor.tensor import DimensionError, Tensor, axis_of, wrap
 from ...tensor.viewing import part_of
+from ..hosted import checked
 from ..operands import Number, in_dtype
 from ..shape.parts import put_at
 from ..shape.shape import expand, reshape
@@ -32,18 +33,26 @@ _GATHER, _GATHER_GRAD, _TAKE, _TAKE_GRAD, _ADD, _MUL, _WHERE = map(
 
 def whole(index: Tensor, name: str, error: type[Exception] = RunError) -> Array:
     """Indices, which must be integers."""
-    if index._dtype not in (np.int64, np.int32) and index.numel():
-        raise error(f"{name}(): Expected dtype int32/int64 for index but got {index.dtype.title}")
+    _check_whole(index, name, error)
     return array_of(index).astype(np.int64, copy=False)
 
 
+def _check_whole(index: Tensor, name: str, error: type[Exception] = RunError) -> None:
+    if index._dtype not in (np.int64, np.int32) and index.numel():
+        raise error(f"{name}(): Expected dtype int32/int64 for index but got {index.dtype.title}")
+
+
 def _inside(places: Array, axis: int, size: int, error: type[Exception] = RunError) -> Array:
+    _check_inside(places, axis, size, error)
+    return places
+
+
+def _check_inside(places: Array, axis: int, size: int, error: type[Exception] = RunError) -> None:
     if places.size and int(places.view(np.uint64).max()) >= size:  # or below 0
         low, high = int(places.min()), int(places.max())
         if low < 0 or high >= size:
             wrong = low if low < 0 else high
             raise error(f"index {wrong} is out of bounds for dimension {axis} with size {size}")
-    return places
 
 
 def _with_axis(tensor: Tensor) -> Tensor:
@@ -53,22 +62,24 @@ def _with_axis(tensor: Tensor) -> Tensor:
 def at_elements(input: Tensor, dim: int, index: Tensor, name: str) -> tuple[Tensor, int, Tensor]:
     """Data, axis and indices of what reads or writes element by element, all with axes."""
     axis = axis_of(dim, input.ndim)
-    places = whole(index, name)
-    data, where = _with_axis(input), places if places.ndim else places.reshape(1)
-    if where.size and where.ndim != data.ndim:
+    _check_whole(index, name)
+    data, where = _with_axis(input), index if index.ndim else reshape(index, 1)
+    if where.numel() and where.ndim != data.ndim:
         raise RunError(
             "Index tensor must have the same number of dimensions as input tensor",
             why=f"{where.ndim} are not {data.ndim}",
         )
-    if where.size:
-        for at, (want, have) in enumerate(zip(where.shape, data._shape)):
+    if where.numel():
+        for at, (want, have) in enumerate(zip(where._shape, data._shape)):
             if at != axis and want > have:
                 raise RunError(
                     f"Size does not match at dimension {at} expected index {list(where.shape)} to "
                     f"be no larger than self {list(data.shape)} apart from dimension {axis}"
                 )
-        _inside(where, axis, data._shape[axis])
-    return data, axis, wrap(where)
+    size = data._shape[axis]
+    where = where._cast(INT64)
+    checked(lambda places: _check_inside(places, axis, size), where)
+    return data, axis, where.detach()
 
 
 @row(out="strict")
@@ -98,7 +109,7 @@ def first_part(src: Tensor, shape: Sequence[int], name: str) -> Tensor:
     if any(n > dim for n, dim in zip(shape, have)):
         raise RunError(f"{name}: Expected index {list(shape)} to be no larger than src {list(have)}")
     index = tuple(slice(0, n) for n in shape)
-    return part_of(src, [(0, n, 1) for n in shape], array_of(src)[index])
+    return part_of(src, [(0, n, 1) for n in shape], memory_of(src)[index])
 
 
 def element_places(shape: Sequence[int], axis: int, where: Array) -> Array:
@@ -171,8 +182,8 @@ def copied(input: Tensor) -> Tensor:
 
 
 def _added(data: Tensor, axis: int, where: Tensor, values: Tensor) -> Tensor:
-    total = ordered_copy(array_of(data))
-    if add_elements(total, axis, array_of(where), array_of(values)):
+    total = None if modes.trace is not None else ordered_copy(array_of(data))
+    if total is not None and add_elements(total, axis, array_of(where), array_of(values)):
         return _sum_of(data, _GATHER_GRAD, GatherAttrs(axis=axis), [values, data, where], total)
     more = apply(_GATHER_GRAD, GatherAttrs(axis=axis), [values, data, where])[0]
     return apply(_ADD, None, [data, more])[0]
@@ -301,8 +312,8 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
         scale = in_dtype(alpha, input._dtype)
         values = apply(_MUL, None, [values, scale])[0]
     given, params = [values, data, wrap(places)], TakeAttrs(axis=axis)
-    total = ordered_copy(array_of(data))
-    if add_rows(total, axis, places, array_of(values)):
+    total = None if modes.trace is not None else ordered_copy(array_of(data))
+    if total is not None and add_rows(total, axis, places, array_of(values)):
         return reshape(_sum_of(data, _TAKE_GRAD, params, given, total), input._shape)
     more = apply(_TAKE_GRAD, params, given)[0]
     return reshape(apply(_ADD, None, [data, more])[0], input._shape)
@@ -472,9 +483,13 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 
 def mask_of(mask: Tensor, name: str) -> Array:
+    _check_mask(mask, name)
+    return array_of(mask)
+
+
+def _check_mask(mask: Tensor, name: str) -> None:
     if mask._dtype != BOOL:
         raise RunError(f"{name}: expected BoolTensor for mask, but got {mask.dtype.title}")
-    return array_of(mask)
 
 
 def _broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
@@ -509,14 +524,14 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     >>> x.masked_fill(x > 1, 0)
     tensor([1, 0, 0])
     """
-    held = mask_of(mask, "masked_fill")
+    _check_mask(mask, "masked_fill")
     if isinstance(value, Tensor) and value.ndim:
         raise RunError(
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
-    _broadcast(input._shape, held.shape)
+    _broadcast(input._shape, mask._shape)
     filler = in_dtype(_fits(value, input), input._dtype)
-    return apply(_WHERE, None, [wrap(held), filler, input])[0]
+    return apply(_WHERE, None, [mask.detach(), filler, input])[0]
 
 
 def _fits(value: Any, input: Tensor) -> Any:

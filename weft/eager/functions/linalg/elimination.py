@@ -12,7 +12,6 @@ from ....base.errors import LinAlgError, RunError, Unsupported
 from ....core.op import Op
 from ....ops.linalg._elimination import first_zero
 from ....ops.linalg.factors import LUAttrs, SwapAttrs, SymmetricAttrs
-from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
@@ -86,7 +85,7 @@ def _factored(name: str, A: Tensor, pivot: bool) -> LUFactorResult:
     must_have_factors(name, A)
     m, n = A._shape[-2:]
     params = LUAttrs(pivot=bool(pivot))
-    if m == n or not (modes.grad and A.requires_grad):
+    if m == n or not A._followed():
         return LUFactorResult(*apply(_LU, params, [A]))
     pivots = apply(_LU, params, [A.detach()])[1]
     return LUFactorResult(_of_oblong(swap_rows(A, pivots), min(m, n)), pivots)

@@ -45,7 +45,7 @@ def qr(A: Tensor, mode: str = "reduced") -> QRResult:
         made = apply(_QR, None, [A.detach()])[1]
         return QRResult(wrap(np.empty(0, A._dtype)), made)
     if mode == "complete":
-        if A.requires_grad and m > n:
+        if A._followed() and m > n:
             raise RunError("linalg.qr: complete mode is not differentiable if A has more rows")
         full = [part.astype(A._dtype) for part in np.linalg.qr(array_of(A), "complete")]
         return QRResult(*map(wrap, full)) if m > n else _reduced(A)

@@ -9,10 +9,9 @@ from ....base.errors import RunError, Unsupported
 from ....core.op import Op
 from ....ops._families import ScalarAttrs
 from ....ops.math.elemwise import PRODUCTS
-from ...autograd.modes import modes
 from ...autograd.node_names import entitle, title_of
 from ...dispatch import apply, apply_pair
-from ...tensor.memory import array_of
+from ...tensor.memory import checked_elements
 from ...tensor.tensor import Tensor, bind
 from ..around import LAYERS, layered
 from ..fusion import fused
@@ -172,9 +171,7 @@ def _must_be_numbers(name: str, value: Tensor) -> None:
 def _must_not_be_zero(divisor: Tensor) -> None:
     if not is_integer(divisor._dtype):
         return
-    if modes.trace is not None:
-        modes.trace.decline("values decide whether there is an error")
-    if not array_of(divisor).all():
+    if not checked_elements(divisor).all():
         raise RunError("ZeroDivisionError")
 
 

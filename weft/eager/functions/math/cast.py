@@ -8,6 +8,7 @@ import numpy as np
 
 from ....base.errors import InvalidType, InvalidValue, RunError
 from ....core.op import Op
+from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.device import device as Device
 from ...tensor.device import require_cpu
@@ -38,6 +39,8 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 def _laid_out(made: Tensor, memory_format: Any) -> Tensor:
     """A fresh tensor with its elements in the order of a memory format."""
+    if getattr(memory_format, "name", "preserve_format") == "preserve_format":
+        return made
     array = array_of(made)
     ordered = in_format(array, memory_format)
     if ordered is not array:
@@ -141,7 +144,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     kind = input._dtype
     source = in_common(src, kind)
     check_writable(input)
-    if not isinstance(src, Tensor) and not input._recorded():
+    if not isinstance(src, Tensor) and not input._recorded() and modes.trace is None:
         np.copyto(array_of(input), array_of(source))
         input._counter[0] += 1
         return input

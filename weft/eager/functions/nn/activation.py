@@ -17,7 +17,7 @@ from ....ops.math.elemwise import ClipAttrs
 from ....ops.nn.activation import EluAttrs, GeluAttrs, HardSigmoidAttrs, LeakyReluAttrs
 from ...autograd.node_names import title_of
 from ...dispatch import apply
-from ...random.generator import default_generator
+from ...random.generator import given
 from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, axis_of, wrap
 from ..fusion import Fused, fused
@@ -177,8 +177,9 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
         raise Unsupported(f"rrelu is not implemented for {input._dtype.name}")
     slopes = np.ones_like(array_of(input))
     below = array_of(input) <= 0
-    with default_generator._lock:
-        drawn = uniform64(default_generator._bits, int(below.sum()))
+    generator = given(None)
+    with generator._lock:
+        drawn = uniform64(generator._bits, int(below.sum()))
     least, most = (float(slopes.dtype.type(bound)) for bound in (lower, upper))
     slopes[below] = drawn * (most - least) + least
     return mul(input, wrap(slopes))

@@ -11,6 +11,7 @@ from ....base.dtype import BOOL, is_float
 from ....base.errors import RunError
 from ....core.op import Op
 from ....ops.nn.attention import AttentionAttrs
+from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
@@ -56,7 +57,8 @@ def scaled_dot_product_attention(
     if enable_gqa:
         heads = query._shape[-3]
         key, value = (repeat_interleave(x, heads // x._shape[-3], -3) for x in (key, value))
-    if dropout_p > 0:
+    recorded = modes.trace is not None and modes.grad and any(x.requires_grad for x in (query, key, value))
+    if dropout_p > 0 or (recorded and attn_mask is None):  # programs compute the gradients of products faster
         return _with_dropout(query, key, value, attn_mask, dropout_p, is_causal, scale)
     lead = np.broadcast_shapes(*(x._shape[:-2] for x in (query, key, value)))
     query, key, value = (expand(x, (*lead, *x._shape[-2:])) for x in (query, key, value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,16 @@ from ....base.dtype import is_complex, is_float
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.nn.cross_entropy import ClassLossAttrs, CrossEntropyAttrs
+from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.indexing import chosen_from
-from ...tensor.memory import Array, array_of
+from ...tensor.memory import Array, array_of, checked_elements, is_foreign, memory_of
 from ...tensor.tensor import DimensionError, Tensor, wrap
 from ..fusion import fused
+from ..hosted import hosted
 from ..index.index import gather
 from ..math.arithmetic import add, div, mul, rsub, sub
-from ..math.compare import choose
+from ..math.compare import choose, eq
 from ..math.pairs import clamp
 from ..math.special import log_softmax
 from ..math.unary import log, log1p, neg
@@ -44,7 +46,7 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored
     if not rank:
         raise RunError("input tensor should be at least 1D")
     axis = _class_axis(input)
-    places = array_of(target)
+    places = memory_of(target)
     if rank == 1 and places.ndim > 1:
         raise RunError("0D or 1D target tensor expected, multi-target not supported")
     want = (*shape[:axis], *shape[axis + 1 :])
@@ -62,10 +64,26 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None, ignored
             "weight tensor should be defined either for all or no classes, got weight tensor of "
             f"shape: {list(weight.shape)}"
         )
+    if is_foreign(target):
+        checked = _checked_batch(target, shape[axis], ignored)
+        return checked if rank > 1 else reshape(checked, ())
+    if modes.trace is not None:
+        return hosted(partial(_checked, shape[axis], ignored, rank), target)
     inside = _inside(places, shape[axis], ignored)
     if rank == 1:
         return wrap(inside.reshape(()).copy())
     return target.detach() if inside is places else wrap(inside)
+
+
+def _checked_batch(target: Tensor, classes: int, ignored: int) -> Tensor:
+    """The same by functions of tensors."""
+    _inside(checked_elements(target), classes, ignored)
+    return choose(eq(target, ignored), -1, target._cast(np.dtype(np.int64)))
+
+
+def _checked(classes: int, ignored: int, rank: int, places: Array) -> Array:
+    inside = _inside(places, classes, ignored)
+    return inside.reshape(()) if rank == 1 else inside
 
 
 def _inside(places: Array, classes: int, ignored: int) -> Array:
@@ -231,7 +249,8 @@ def binary_cross_entropy(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}) is deprecated. Please ensure they have the same size."
         )
-    if ((array_of(input) < 0) | (array_of(input) > 1)).any():
+    elements = checked_elements(input)
+    if ((elements < 0) | (elements > 1)).any():
         raise RunError("all elements of input should be between 0 and 1")
     return reduced(_loss_of_chances(input, target, weight), reduction, size_average, reduce)
 

@@ -13,7 +13,7 @@ from ....core.op import Op
 from ....ops.nn.conv import Conv2DAttrs, Conv2DTransposeAttrs
 from ....ops.shape.pad import PadAttrs
 from ...dispatch import apply
-from ...tensor.memory import array_of
+from ...tensor.memory import memory_of
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.viewing import part_of
 from ..math.arithmetic import add, sub
@@ -168,7 +168,7 @@ def _every(data: Tensor, axis: int, start: int, count: int, step: int) -> Tensor
     slices = [(0, n, 1) for n in data._shape]
     slices[axis] = (start, count, step)
     index = tuple(slice(a, a + (n - 1) * s + 1 if n else a, s) for a, n, s in slices)
-    return part_of(data, slices, array_of(data)[index])
+    return part_of(data, slices, memory_of(data)[index])
 
 
 def _convolution(rank: int) -> Callable[..., Tensor]:

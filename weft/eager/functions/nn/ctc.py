@@ -10,7 +10,6 @@ from ....base.dtype import FLOAT32, FLOAT64, is_integer
 from ....base.errors import RunError, Unsupported
 from ....core.op import Op
 from ....ops.nn.ctc import CtcAttrs
-from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.memory import Array, array_of
 from ...tensor.tensor import Tensor, wrap
@@ -76,9 +75,7 @@ def _loss(
     used = labels[np.arange(labels.shape[1]) < counts[:, None]]
     if used.size and (used.min() < 0 or used.max() >= classes):
         raise RunError(f"targets must be classes from 0 to {classes - 1}")
-    params = CtcAttrs(
-        blank=blank, zero_infinity=bool(zero_infinity), normalized=True, kept=modes.grad and log_probs.requires_grad
-    )
+    params = CtcAttrs(blank=blank, zero_infinity=bool(zero_infinity), normalized=True, kept=log_probs._followed())
     losses = apply(_CTC, params, [x, *map(wrap, (labels, ends, counts))])[0]
     losses = losses if batched else reshape(losses, ())
     if reduction == "mean":

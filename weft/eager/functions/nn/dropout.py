@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,10 +11,12 @@ from ....base.draws import keep_scale
 from ....base.dtype import is_float
 from ....base.errors import InvalidValue, RunError
 from ...autograd.node_names import title_of
-from ...tensor.memory import array_of
+from ...tensor.memory import Array, array_of, layout_of
 from ...tensor.tensor import Tensor, wrap
 from ..create.create import laid_out_as
-from ..math.arithmetic import add, mul
+from ..hosted import hosted
+from ..math.arithmetic import add, mul, rsub
+from ..math.compare import ne
 from ..random.fill import bernoulli_
 from ..table import NN, in_place, named, row
 from .by_rank import by_rank
@@ -22,25 +25,31 @@ _SATURATED = -1.7580993408473766  # what selu approaches for large negative x
 Shape = tuple[int, ...]
 
 
-def _kept(input: Tensor, p: float, shape: Shape | None) -> Tensor:
-    """Ones, and zeros with a probability: in a shape, or for each element as it lies in memory."""
+def _kept(input: Tensor, p: float, shape: Shape | None, scale: Any) -> Tensor:
+    """A scale, and zeros with a probability: in a shape, or for each element as it lies in memory."""
     kind = input._dtype
     if not is_float(kind):
         raise RunError(f"result type Float can't be cast to the desired output type {input.dtype.title}")
-    return bernoulli_(wrap(laid_out_as(input, kind) if shape is None else np.empty(shape, kind)), 1 - p)
+    like = laid_out_as(input, kind) if shape is None else np.empty(shape, kind)
+
+    def drawn() -> Array:
+        kept = bernoulli_(wrap(np.empty_like(like)), 1 - p)
+        factors = array_of(kept)
+        factors *= scale
+        return factors
+
+    return hosted(drawn)
 
 
 def _scaled(input: Tensor, kept: Tensor, p: float) -> Tensor:
     """What is left becomes larger, so that the mean stays."""
-    factors = array_of(kept)
-    factors *= keep_scale(input._dtype, p)
     return mul(input, kept)
 
 
 def _levelled(input: Tensor, kept: Tensor, p: float) -> Tensor:
     """What is left out becomes selu's lowest value; mean and variance stay."""
     scale = ((1 - p) * (1 + p * _SATURATED**2)) ** -0.5
-    filled = wrap((1 - array_of(kept)) * input._dtype.type(_SATURATED))
+    filled = mul(rsub(kept, 1), _SATURATED)
     return add(mul(add(mul(input, kept), filled), scale), -scale * p * _SATURATED)
 
 
@@ -58,7 +67,7 @@ def _dropped(
         return input
     if p == 1:
         return in_place(mul, None, title_of("mul"), input, (0,), {}) if inplace else mul(input, 0)
-    kept = _kept(input, p, shape)
+    kept = _kept(input, p, shape, keep_scale(input._dtype, p) if fill is _scaled else 1)
     if inplace:
         return in_place(fill, None, title_of("mul" if fill is _scaled else "add"), input, (kept, p), {})
     return fill(input, kept, p)
@@ -146,5 +155,5 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     """`dropout`, and which elements it left"""
     if train is False or not p:
         return mul(input, 1), wrap(np.ones(input._shape, bool))
-    scaled = dropout(wrap(np.ones_like(array_of(input))), p, True)
-    return mul(input, scaled), wrap(array_of(scaled) != 0)
+    scaled = dropout(wrap(np.ones_like(layout_of(input))), p, True)
+    return mul(input, scaled), ne(scaled, 0)

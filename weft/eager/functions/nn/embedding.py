@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from ....base.dtype import is_float
+from ....base.dtype import INT64, is_float
 from ....base.errors import InvalidValue, RunError, Unsupported
+from ....core.op import Op
+from ....ops.shape.index import TakeAttrs
+from ...autograd.modes import modes
+from ...dispatch import apply
 from ...tensor.indexing import chosen_from
 from ...tensor.memory import Array, array_of
 from ...tensor.tensor import DimensionError, Tensor, wrap
 from ..create.create import full
+from ..hosted import checked
 from ..index.index import gather, index_add
 from ..math.arithmetic import add, div, mul
-from ..math.compare import choose
+from ..math.compare import choose, ne
 from ..shape.shape import expand, reshape, unsqueeze
 from ..table import NN, row
 
+_TAKE = Op.get("take")
 _MODES = ("sum", "mean", "max")
 _WHOLE = (np.int64, np.int32)
 
@@ -66,33 +74,35 @@ def embedding(
             [1., 2.],
             [3., 4.]])
     """
-    places = _places(input)
+    _check_whole(input)
     if weight.ndim != 2:
         raise RunError("'weight' must be 2-D")
     count = weight._shape[0]
     if padding_idx is not None and not -count <= padding_idx < count:
         raise InvalidValue("Padding_idx must be within num_embeddings")
+    checked(partial(_check_inside, count), input)
+    flat = reshape(input, -1)._cast(INT64)
+    if max_norm is not None:
+        _shorten_rows(weight, array_of(flat), max_norm, norm_type)
+    result = apply(_TAKE, TakeAttrs(axis=0), [weight, flat])[0]
+    result = _by_frequency(result, array_of(flat), count) if scale_grad_by_freq else result
+    if padding_idx is not None and weight._requires_grad:
+        kept = reshape(ne(flat, padding_idx % count), (-1, 1))
+        result = choose(expand(kept, result._shape), result, result.detach())
+    return reshape(result, (*input._shape, weight._shape[1]))
+
+
+def _check_inside(count: int, places: Array) -> None:
     if places.size and not (places.min() >= 0 and places.max() < count):
         raise DimensionError("index out of range in self")
-    if max_norm is not None:
-        _shorten_rows(weight, places, max_norm, norm_type)
-    flat = places.reshape(-1).astype(np.int64)
-    result = chosen_from(weight, [flat, None])
-    result = _by_frequency(result, flat, count) if scale_grad_by_freq else result
-    if padding_idx is not None and weight._requires_grad:
-        kept = wrap((flat != padding_idx % count).reshape(-1, 1))
-        fixed = wrap(array_of(result))
-        result = choose(expand(kept, result._shape), result, fixed)
-    return reshape(result, (*places.shape, weight._shape[1]))
 
 
-def _places(indices: Tensor) -> Array:
+def _check_whole(indices: Tensor) -> None:
     if indices._dtype not in _WHOLE:
         raise RunError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
             f"Long, Int; but got {indices.dtype.title} instead"
         )
-    return array_of(indices)
 
 
 def _by_frequency(rows: Tensor, flat: Array, count: int) -> Tensor:
@@ -104,6 +114,8 @@ def _by_frequency(rows: Tensor, flat: Array, count: int) -> Tensor:
 
 def _shorten_rows(weight: Tensor, places: Array, longest: float, order: float) -> None:
     """Scales the rows that are used and too long, in place."""
+    if modes.trace is not None:
+        modes.trace.decline("rows of an embedding are scaled in place")
     used = np.unique(places)
     rows = array_of(weight)[used]
     lengths = (np.abs(rows) ** order).sum(1) ** (1 / order)
@@ -198,7 +210,8 @@ def _check_bags(
 
 
 def _check_indices(indices: Tensor, weight: Tensor) -> None:
-    places = _places(indices)
+    _check_whole(indices)
+    places = array_of(indices)
     if not is_float(weight._dtype):
         raise RunError(f"embedding_bag: weight must be floating, got {weight.dtype.title}")
     count = weight._shape[0]

@@ -13,13 +13,14 @@ from ....base.dtype import DTYPES, is_complex, is_integer
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.math.magnitude import WindowSumAttrs
-from ....ops.nn.norm import BatchNormAttrs, GroupNormAttrs, InstanceNormAttrs, LayerNormAttrs
-from ...autograd.modes import modes
+from ....ops.nn.norm import BatchNormAttrs, GroupNormAttrs, InstanceNormAttrs, LayerNormAttrs, unbiasing
+from ...autograd.modes import modes, no_grad
 from ...dispatch import apply, kernel_of, record
-from ...tensor.memory import Array, array_of
+from ...tensor.inplace import write
+from ...tensor.memory import Array, array_of, is_foreign
 from ...tensor.tensor import Tensor, wrap
 from ..create.memory import contiguous
-from ..math.arithmetic import add, div, mul, pow
+from ..math.arithmetic import add, div, mul, pow, sub
 from ..math.pairs import clamp
 from ..math.unary import rsqrt
 from ..operands import must_be_real
@@ -30,6 +31,7 @@ from ..table import NN, row
 _BATCH, _LAYER, _RMS, _GROUP, _INSTANCE = (
     Op.get(f"{name}_norm") for name in ("batch", "layer", "rms", "group", "instance")
 )
+_MOMENTS = Op.get("_batch_norm_moments")
 _WINDOW, _COPY = Op.get("_window_sum"), Op.get("copy")
 _HALVES = (DTYPES["float16"], DTYPES["bfloat16"])
 Normed = tuple[Tensor, Tensor, Tensor]
@@ -198,7 +200,11 @@ def batch_norm(
 
 def _batch_normed(params: BatchNormAttrs, inputs: list[Tensor], running: list[Tensor | None]) -> Tensor:
     """Runs the operator, which gives what moves after its outputs."""
+    if params.training and any([moving is not None and not is_foreign(moving) for moving in running]):
+        _must_move_alone(inputs[0])
     kernel = kernel_of(_BATCH)
+    if modes.trace is not None:
+        return _batch_recorded(params, inputs, running)
     results = kernel.run(params, [array_of(tensor) for tensor in inputs])
     outputs = [wrap(result) for result in results[:3]]
     for tensor, moved in zip(running, results[3:]):
@@ -209,6 +215,33 @@ def _batch_normed(params: BatchNormAttrs, inputs: list[Tensor], running: list[Te
         moments = [wrap(array_of(output)) for output in outputs[1:3]]
         record(kernel, params, inputs, [outputs[0], *moments])
     return outputs[0]
+
+
+def _must_move_alone(input: Tensor) -> None:
+    if is_foreign(input):
+        raise RunError(
+            "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated in "
+            "place, were not batched.",
+            hint="make the module with track_running_stats=False, or call it in eval mode",
+        )
+
+
+def _batch_recorded(params: BatchNormAttrs, inputs: list[Tensor], running: list[Tensor | None]) -> Tensor:
+    """The same by operators that write nothing; running moments are written after them."""
+    if not params.training:
+        x, weight, bias, average, variance = inputs
+        wide = (1, -1, *[1] * (x.ndim - 2))
+        scale = mul(weight, rsqrt(add(variance, params.epsilon)))
+        shift = sub(bias, mul(average, scale))
+        return add(mul(x, reshape(scale, wide)), reshape(shift, wide))
+    output, mean, var = apply(_MOMENTS, params, inputs[:3])
+    growth = (1.0, unbiasing(params, inputs[0].numel() // max(inputs[0]._shape[1], 1)))
+    with no_grad():
+        for tensor, now, factor in zip(running, (mean, var), growth):
+            if tensor is not None:
+                kept = params.momentum
+                write(tensor, add(mul(tensor, kept), mul(now.detach(), (1 - kept) * factor)))
+    return output
 
 
 @row(space=NN, method=False)
@@ -231,6 +264,8 @@ def instance_norm(
     count = shape[1]
     inputs = [input, _or_all(weight, np.ones, count, input), _or_all(bias, np.zeros, count, input)]
     if running_mean is not None and running_var is not None:
+        if modes.trace is not None:
+            modes.trace.decline("running moments of instances move")
         _move(array_of(input), running_mean, running_var, momentum)
     return apply(_INSTANCE, _InstanceParams(epsilon=float(eps)), inputs)[0]
 

@@ -14,7 +14,6 @@ from ....base.errors import InvalidType, InvalidValue, RunError
 from ....core.op import Op
 from ....ops.nn._rnn_kernels import GATES
 from ....ops.nn.rnn import RnnAttrs
-from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.memory import Array, array_of
 from ...tensor.tensor import DimensionError, Tensor, wrap
@@ -134,7 +133,7 @@ def _steps(
         raise RunError(f"Expected hidden size of batch {gates.shape[1]}, got {list(states[0].shape)}")
     inputs = [gates, t(weights.of_state), bias, *states]
     inputs += [] if weights.projection is None else [t(weights.projection)]
-    recorded = modes.grad and any([tensor.requires_grad for tensor in inputs])
+    recorded = any([tensor._followed() for tensor in inputs])
     params = RnnAttrs(
         mode=mode, reverse=reverse, projected=weights.projection is not None, lengths=packed is not None, kept=recorded
     )

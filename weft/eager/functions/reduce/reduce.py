@@ -12,6 +12,7 @@ from ....base.dtype import is_complex, is_float
 from ....base.errors import InvalidType, RunError
 from ....core.op import Op
 from ....ops.reduce.reduce_moments import VarianceAttrs
+from ...autograd.modes import modes
 from ...dispatch import apply
 from ...native.reduce import integer_sum
 from ...tensor.memory import array_of
@@ -47,7 +48,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     weft.Size([2, 1])
     """
     axes = dims_of(dim, input.ndim)
-    if dtype is None and input._dtype.kind in "biu":
+    if dtype is None and input._dtype.kind in "biu" and modes.trace is None:
         return wrap(integer_sum(array_of(input), axes).reshape(without(input._shape, axes, keepdim)))
     return reduce_by(_SUM, counted(input, dtype), axes, keepdim)
 

@@ -14,9 +14,9 @@ from ....ops.shape.index import TakeAttrs
 from ....ops.shape.join import ConcatenateAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
-from ...tensor.memory import Array, array_of
+from ...tensor.memory import Array, array_of, memory_of, positions_by
 from ...tensor.tensor import MULTIPLE, DimensionError, Tensor, as_view, axis_of, element_strides, root_of, wrap
-from ...tensor.viewing import pieces_of, place_of, positions_by, positions_of, record_taken, reshaped, seen_by, slice_of
+from ...tensor.viewing import pieces_of, place_of, positions_of, record_taken, reshaped, seen_by, slice_of
 from ..operands import check_count, sizes_of
 from ..table import named, row
 from .shape import reshape
@@ -100,7 +100,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         return _together([place_of(input, axis, i) for i in range(size)])
     pieces = pieces_of(input, axis, [1] * size)
     first: Any = (*(slice(None),) * axis, 0, ...)
-    return _together([reshaped(piece, array_of(piece)[first]) for piece in pieces])
+    return _together([reshaped(piece, memory_of(piece)[first]) for piece in pieces])
 
 
 def _together(views: Sequence[Tensor]) -> tuple[Tensor, ...]:

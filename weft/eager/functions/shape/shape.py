@@ -10,7 +10,7 @@ import numpy as np
 
 from ....base.errors import InvalidType, RunError
 from ...autograd.node_names import entitle
-from ...tensor.memory import array_of
+from ...tensor.memory import array_of, memory_of
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, as_view, axis_of, bind
 from ...tensor.types import dtype
@@ -60,7 +60,7 @@ def view(input: Tensor, size: Any, *more: Any) -> Tensor:
     """
     if isinstance(size, dtype):
         return _view_dtype(input, size)
-    array = array_of(input)
+    array = memory_of(input)
     sizes = _inferred(sizes_of((size, *more)), array.size)
     try:
         return reshaped(input, array.reshape(sizes, copy=False))
@@ -103,13 +103,13 @@ def reshape(input: Tensor, shape: Any, *more: Any) -> Tensor:
     >>> weft.arange(6).reshape(3, -1).shape
     weft.Size([3, 2])
     """
-    array = array_of(input)
+    array = memory_of(input)
     sizes = _inferred(sizes_of((shape, *more)), array.size)
     try:
         return reshaped(input, array.reshape(sizes, copy=False))
     except ValueError:
         copied = in_order(input)
-        return reshaped(copied, array_of(copied).reshape(sizes))
+        return reshaped(copied, memory_of(copied).reshape(sizes))
 
 
 @row(space=None)
@@ -181,7 +181,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     >>> weft.zeros(1, 2, 1, 3).squeeze(0).shape
     weft.Size([2, 1, 3])
     """
-    array = array_of(input)
+    array = memory_of(input)
     if dim is None:
         axes = set(range(array.ndim))
     else:
@@ -204,7 +204,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     >>> weft.zeros(2, 3).unsqueeze(0).shape
     weft.Size([1, 2, 3])
     """
-    array = array_of(input)
+    array = memory_of(input)
     axis = axis_of(dim, array.ndim + 1)
     if array.flags.c_contiguous:
         return reshaped(input, array.reshape((*array.shape[:axis], 1, *array.shape[axis:])))

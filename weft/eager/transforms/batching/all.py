@@ -1,0 +1,5 @@
+"""All batching rules."""
+
+from . import indices, norms, products, shapes
+
+__all__ = ["indices", "norms", "products", "shapes"]

@@ -1,0 +1,330 @@
+"""`weft.compile` of functions and modules: calls look up a plan by what they are given and run it; the first of a kind
+is traced."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.errors import InvalidType, RunError
+from ...base.forks import renewed_lock
+from ...base.kept import Kept
+from ...eager.autograd.modes import modes
+from ...eager.functions.around import LAYERS
+from ...eager.random.generator import default_generator
+from ...eager.recording import StandIn
+from ...eager.tensor.tensor import Tensor
+from ...nn.modules.module import Module
+from .guards import PLAIN, Guard, Reached, holds
+from .plan import Finish, Path, Result, Seen, Table
+from .recorder import Break, GivenUp, Recorder
+from .structure import built, flattened
+
+KEPT_PLANS = 64  # of a function, by what it is given
+MOST_PLANS = 8  # of calls that are alike, where what the function reads changes
+MOST_DECISIONS = 8  # of one kind of call that values decided anew, before the function runs as it is
+
+
+class Plan:
+    """What calls of one kind do."""
+
+    def __init__(self, path: Path, recorder: Recorder, guards: Sequence[Guard]) -> None:
+        self.path, self.guards = path, guards
+        self.tracings = 0
+        self.refresh(recorder)
+
+    def refresh(self, recorder: Recorder) -> None:
+        """Takes over what a recording found."""
+        self.tracings += 1
+        arguments = [o for o in recorder.outsiders.values() if o.argument is not None]
+        self.rows = [(o.memory.storage.number, o.argument) for o in arguments]
+        self.template: Table = [None] * recorder.storages
+        for number, array in recorder.fixed.items():
+            self.template[number] = array
+        self.leaves = [o.tensor for o in recorder.outsiders.values() if o.argument is None]
+        self.breaks: list[Break] = recorder.breaks
+
+
+class Explanation(NamedTuple):
+    """What became of a function: how many plans there are, where it asks for values, and why it is not compiled."""
+
+    plans: int
+    graphs: int
+    breaks: list[Break]
+    eager: str | None
+
+    def __str__(self) -> str:
+        lines = [f"{self.plans} plans of {self.graphs} graphs"]
+        lines += [f"broken at {where}: {why}" for why, where in self.breaks]
+        if self.eager is not None:
+            lines.append(f"runs as it is: {self.eager}")
+        return "\n".join(lines)
+
+
+class Compiled:
+    """A function as native programs. Calls with other shapes, dtypes or numbers are traced anew."""
+
+    def __init__(self, function: Callable[..., Any], fullgraph: bool = False, module: Module | None = None) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.fullgraph, self.module = function, fullgraph, module
+        self.plans: Kept[list[Plan]] = Kept(KEPT_PLANS)
+        self.eager: str | None = None
+        self._tracing = renewed_lock()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if modes.trace is not None or self.eager is not None or LAYERS:
+            return self.function(*args, **kwargs)
+        tensors: list[Tensor] = []
+        parts: list[Any] = [modes.grad, modes.inference]
+        for value in args:
+            if type(value) is Tensor:  # as _key does it, for calls whose cost is that of Python
+                array: Any = value._array
+                tensors.append(value)
+                parts += (array.shape, array.dtype, array.strides, value.requires_grad)
+            else:
+                parts.append(_key(value, tensors))
+        if kwargs:
+            parts += (None, _key(kwargs, tensors))
+        if len(tensors) > 1:
+            parts.append(_sharing(tensors))
+        key = tuple(parts)
+        try:
+            plans = self.plans.get(key)
+        except TypeError as error:
+            raise InvalidType(f"an argument of a compiled function has no hash: {error}") from None
+        for plan in plans or ():
+            if holds(plan.guards):
+                return self._run(plan, args, kwargs, tensors)
+        return self._traced(None, args, kwargs, tensors, key)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "module" or self.__dict__.get("module") is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.module, name)
+
+    def explain(self) -> Explanation:
+        """What became of the calls so far.
+
+        >>> import weft
+        >>> double = weft.compile(lambda x: x * 2)
+        >>> double(weft.tensor([1.0, 2.0]))
+        tensor([2., 4.])
+        >>> print(double.explain())
+        1 plans of 1 graphs
+        """
+        plans = [plan for kind in self.plans.values() for plan in kind]
+        graphs = sum(_graphs(plan.path) for plan in plans)
+        breaks = list(dict.fromkeys(found for plan in plans for found in plan.breaks))
+        return Explanation(len(plans), graphs, breaks, self.eager)
+
+    # Calls.
+
+    def _run(self, plan: Plan, args: Any, kwargs: Any, tensors: Sequence[Tensor]) -> Any:
+        table = plan.template.copy()
+        for number, argument in plan.rows:
+            table[number] = tensors[argument]._array  # type: ignore[index]
+        path = plan.path
+        if path.decides is not None:
+            return self._run_deciding(plan, args, kwargs, tensors, table)
+        for step in path.steps:
+            step.run(table)
+        assert path.finish is not None
+        return path.finish.run(table, tensors, built)
+
+    def _run_deciding(self, plan: Plan, args: Any, kwargs: Any, tensors: Sequence[Tensor], table: Table) -> Any:
+        """A call in which values decide; one that nobody has seen is traced, and goes on from there."""
+        grads = [(leaf, leaf._grad) for leaf in plan.leaves]
+        path: Path | None = plan.path
+        done: list[Any] = []
+        while path is not None:
+            for step in path.steps:
+                step.run(table)
+            done += path.steps
+            if path.decides is None:
+                assert path.finish is not None
+                return path.finish.run(table, tensors, built)
+            key = table[path.decides].tobytes()
+            done.append(key)
+            path = path.branches.get(key)
+        for leaf, grad in grads:
+            leaf._grad = grad
+        return self._traced(plan, args, kwargs, tensors, None, done, table)
+
+    def _traced(
+        self,
+        plan: Plan | None,
+        args: Any,
+        kwargs: Any,
+        tensors: Sequence[Tensor],
+        key: Any,
+        done: Sequence[Any] = (),
+        table: Table | None = None,
+    ) -> Any:
+        with self._tracing:
+            path = Path() if plan is None else plan.path
+            recorder = Recorder(self.fullgraph, path, done, table)
+            reached = Reached([self.function, self.module, args, kwargs])
+            state = default_generator.clone_state()
+            try:
+                finish = self._recorded(recorder, reached, args, kwargs, tensors)
+            except GivenUp as why:
+                return self._as_it_is(why, recorder, state, args, kwargs)
+            recorder.path.finish = finish
+            if plan is None:
+                guards = [*reached.guards, *recorder.guards]
+                plan = Plan(path, recorder, guards)
+                kind = self.plans.find(key, list)
+                kind.append(plan)
+                if len(kind) > MOST_PLANS:
+                    self._give_up(f"what it reads changed {len(kind)} times between calls that are alike")
+            else:
+                plan.refresh(recorder)
+                if plan.tracings > MOST_DECISIONS:
+                    self._give_up(f"values decided {plan.tracings} times anew: {recorder.breaks[-1].where}")
+        return finish.run(recorder.table, tensors, built)
+
+    def _recorded(
+        self, recorder: Recorder, reached: Reached, args: Any, kwargs: Any, tensors: Sequence[Tensor]
+    ) -> Finish:
+        before = modes.trace
+        try:
+            for number, tensor in enumerate(tensors):
+                recorder.adopt(tensor, number)
+            for tensor in reached.tensors.values():
+                is_whole = tensor._base is None and tensor._grad_fn is None and isinstance(tensor._array, np.ndarray)
+                if is_whole and id(tensor) not in recorder.outsiders:
+                    recorder.guards.append((_memory, tensor, tensor._array))
+                    recorder.guards.append((_needs, tensor, tensor._requires_grad))
+                    recorder.adopt(tensor)
+            modes.trace = recorder
+            outputs: list[Tensor] = []
+            structure = flattened(self.function(*args, **kwargs), outputs)
+            recorder.check_memory()
+            results, backward = _results(recorder, outputs)
+            recorder.close()
+            recorder.flush_grads()
+            return Finish(structure, results, backward)
+        except BaseException:
+            recorder.undo()
+            raise
+        finally:
+            modes.trace = before
+            recorder.restore()
+
+    def _as_it_is(self, why: GivenUp, recorder: Recorder, state: Any, args: Any, kwargs: Any) -> Any:
+        """Runs the function without a plan, now and from now on."""
+        self._give_up(str(why))
+        if recorder.acted:
+            raise RunError(
+                f"{getattr(self.function, '__name__', 'a function')} cannot be recorded: {why}",
+                why="a part of it has run already, and would run twice",
+                hint="call it again, which runs it as it is, or compile a part of it",
+            )
+        default_generator.set_state(state.get_state())
+        return self.function(*args, **kwargs)
+
+    def _give_up(self, why: str) -> None:
+        self.eager = why
+        warnings.warn(
+            f"weft.compile runs {getattr(self.function, '__name__', 'a function')} as it is: {why}", stacklevel=5
+        )
+
+
+def _results(recorder: Recorder, outputs: Sequence[Tensor]) -> tuple[list[Result], Any]:
+    """What the results are made of, and their gradients."""
+    results: list[Result] = []
+    moving: list[Tensor] = []
+    for tensor in outputs:
+        outside = recorder.outsiders.get(id(tensor))
+        if outside is not None:
+            results.append(Result(tensor if outside.argument is None else outside.argument))
+            continue
+        memory: Any = tensor._array
+        if not isinstance(memory, StandIn):
+            if not recorder.is_fresh(memory):
+                results.append(Result(tensor))
+                continue
+            memory = recorder.value(memory.shape, memory.dtype, recorder.entry_of(tensor))
+            recorder.held.append(memory)
+        seen = Seen(memory.storage.number, memory.layout, memory.storage.layout)
+        recorder.held.append(memory)
+        if tensor.requires_grad:
+            moving.append(tensor)
+        whole = seen.number if seen.view is seen.whole else None
+        results.append(Result(None, seen, len(moving) - 1 if tensor.requires_grad else None, whole))
+    backward = recorder.backward(moving) if moving and modes.grad else None
+    for tensor in outputs:
+        if id(tensor) not in recorder.outsiders:
+            tensor._grad_fn = None
+    if isinstance(backward, RunError):
+        results = [r if r.output is None else r._replace(output=None, end=backward) for r in results]
+        return results, None
+    return results, backward
+
+
+def _key(value: Any, tensors: list[Tensor]) -> Any:
+    """What of an argument decides what a function does."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return (kind, *[_key(item, tensors) for item in value])
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        array = value._array
+        return array.shape, array.dtype, array.strides, value.requires_grad, kind
+    if kind is dict:
+        return (kind, *value, *[_key(item, tensors) for item in value.values()])
+    if isinstance(value, PLAIN):
+        return (kind, value) if value or kind is not float else repr(value)  # which tells 0.0 from -0.0
+    if isinstance(value, (tuple, list)):
+        return (kind, *[_key(item, tensors) for item in value])
+    return kind, id(value), _Held(value)
+
+
+class _Held:
+    """Keeps an object, so that its identity stays its own; all are equal."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _sharing(tensors: Sequence[Tensor]) -> Any:
+    """Which arguments are one tensor, or of one memory."""
+    owners = []
+    for tensor in tensors:
+        array: Any = tensor._array
+        owners.append(id(array if array.base is None else array.base))
+    if len(set(owners)) == len(owners):
+        return None
+    same = [id(tensor) for tensor in tensors]
+    return tuple([owners.index(owner) for owner in owners]), tuple([same.index(one) for one in same])
+
+
+def _graphs(path: Path) -> int:
+    """How many graphs a plan has."""
+    count, stack = 0, [path]
+    while stack:
+        at = stack.pop()
+        count += sum(hasattr(step, "executor") for step in at.steps)
+        stack += at.branches.values()
+    return count
+
+
+def _memory(tensor: Any) -> Any:
+    return tensor._array
+
+
+def _needs(tensor: Any) -> Any:
+    return tensor._requires_grad

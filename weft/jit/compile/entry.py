@@ -1,0 +1,53 @@
+"""`weft.compile`: models by `weft.compiler`, Python functions and modules by tracing."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ...base.errors import InvalidValue
+from ...compiler.model import compile as compile_model
+from ...core.symbol import Symbol
+from ...nn.modules.module import Module
+from .compiled import Compiled
+
+_MISSING: Any = object()
+
+
+def compile(model: Any = _MISSING, *, fullgraph: bool = False, dynamic: bool | None = None, **options: Any) -> Any:
+    """Compiles a Python function of tensors, a module, or a model: a file, bytes, a Symbol, a pair.
+
+    A function is run once on stand-ins for its tensors, and what it does becomes native programs: operators, gradients
+    that `backward()` computes inside, what it writes to tensors, and steps of optimisers. Later calls of the same kind
+    (shapes, dtypes, numbers, attributes that it may read) run those. Where it asks for a value, as `if x.sum() > 0`
+    does, the program is split, and goes on by the value; with `fullgraph=True` that is an error. `explain()` tells
+    where. What a function does to Python objects, as printing, happens while it is traced only. Each size has a program
+    of its own, whatever `dynamic` says.
+
+    For models, all other options are those of `weft.compiler.compile`.
+
+    >>> import weft
+    >>> @weft.compile
+    ... def scaled(x, factor):
+    ...     return (x * factor).relu()
+    >>> scaled(weft.tensor([-1.0, 2.0]), 3)
+    tensor([0., 6.])
+    """
+    if model is _MISSING:
+        return partial(compile, fullgraph=fullgraph, dynamic=dynamic, **options)
+    if isinstance(model, Module):
+        return _checked(Compiled(model.__call__, fullgraph, model), options)
+    if callable(model) and not isinstance(model, Symbol):
+        return _checked(Compiled(model, fullgraph), options)
+    return compile_model(model, **options)
+
+
+PYTORCH_OPTIONS = {"backend", "mode", "options", "disable"}
+
+
+def _checked(made: Compiled, options: dict[str, Any]) -> Any:
+    """PyTorch's options choose among its backends, of which there is one here."""
+    unknown = options.keys() - PYTORCH_OPTIONS
+    if unknown:
+        raise InvalidValue(f"a function is compiled without {', '.join(sorted(unknown))}", why="that is for models")
+    return made.function if options.get("disable") else made

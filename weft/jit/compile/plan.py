@@ -1,0 +1,289 @@
+"""What a traced function does when it is called again: steps over a table of arrays, one row for each memory that the
+function used, and how its results are made of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from ctypes import addressof, c_char
+from sys import getrefcount
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.errors import RunError
+from ...base.kept import Kept
+from ...eager.autograd.modes import modes
+from ...eager.autograd.node import FREED, Grad, Meta, Node
+from ...eager.recording import part_of_memory
+from ...eager.tensor.tensor import Tensor, wrap
+from ...runtime.executor import Executor, address_of
+from ...runtime.outputs import new_output
+from ...runtime.program import TensorSpec
+
+Array = np.ndarray[Any, Any]
+Table = list[Any]  # arrays, by the number of their memory
+KEPT_BUFFERS = 2  # for an output: what the caller has from the last call, and what the next one fills
+KEPT_BRANCHES = 8  # ways that values decided, of one place that asks
+
+
+def _address(array: Array) -> int:
+    """Where an array begins; asking its buffer is faster than asking itself, where it gives one."""
+    try:
+        return addressof(_BYTE(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return address_of(array)
+
+
+_BYTE = c_char.from_buffer
+
+
+class _Buffer:
+    """Memory for an output, which is taken again when nobody else has it, nor a view of it."""
+
+    __slots__ = ("address", "array", "count", "owner", "owner_count")
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.array: Array = new_output(spec)
+        self.owner: Any = self.array
+        while isinstance(self.owner, np.ndarray) and self.owner.base is not None:
+            self.owner = self.owner.base
+        self.address = _address(self.array)
+        self.count, self.owner_count = getrefcount(self.array), getrefcount(self.owner)
+
+    def is_free(self) -> bool:
+        return getrefcount(self.array) == self.count and getrefcount(self.owner) == self.owner_count
+
+
+class _Buffers:
+    """The memory of an output: that of the last calls, or new."""
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.spec = spec
+        self.kept: deque[_Buffer] = deque()
+
+    def take(self) -> _Buffer:
+        kept = self.kept
+        for _ in range(len(kept)):
+            try:
+                buffer = kept.popleft()
+            except IndexError:  # another thread has it
+                break
+            if buffer.is_free():
+                return buffer
+            kept.append(buffer)
+        return _Buffer(self.spec)
+
+    def give(self, buffer: _Buffer) -> None:
+        if len(self.kept) < KEPT_BUFFERS:
+            self.kept.append(buffer)
+
+
+class Segment:
+    """A native program. Rows that are written and that others see are computed apart, and then copied."""
+
+    def __init__(
+        self, executor: Executor, inputs: Sequence[int], outputs: Sequence[int], fixed: dict[int, Array]
+    ) -> None:
+        self.executor, self.inputs, self.outputs = executor, list(inputs), list(outputs)
+        self.buffers = [_Buffers(spec) for spec in executor.program.outputs]
+        self.kept = [fixed[number] for number in self.inputs if number in fixed]  # whose addresses are known
+        plain = {number for number, array in fixed.items() if array.flags.carray}
+        self.addresses = [address_of(fixed[number]) if number in plain else 0 for number in self.inputs]
+        self.moving = [(place, number) for place, number in enumerate(self.inputs) if number not in plain]
+        self.fixed = {number: fixed[number] for number in self.outputs if number in fixed}
+
+    def run(self, table: Table) -> None:
+        addresses = self.addresses.copy()
+        held = []
+        for place, number in self.moving:
+            array = table[number]
+            if not array.flags.carray:
+                array = np.require(array, requirements=["C", "A"])
+                held.append(array)
+            addresses[place] = _address(array)
+        made = [buffers.take() for buffers in self.buffers]
+        self.executor.run_at(addresses, [buffer.address for buffer in made])
+        for number, buffers, buffer in zip(self.outputs, self.buffers, made):
+            known = self.fixed.get(number)
+            if known is None and table[number] is None:
+                table[number] = buffer.array
+            else:  # memory that others see, too
+                np.copyto(table[number] if known is None else known, buffer.array)
+            buffers.give(buffer)
+
+
+class Host:
+    """A function of arrays that gives an array of the same shape and dtype each time."""
+
+    def __init__(self, function: Callable[..., Array], inputs: Sequence[int], output: int, like: Array) -> None:
+        self.function, self.inputs, self.output = function, inputs, output
+        self.shape, self.dtype = like.shape, like.dtype
+
+    def run(self, table: Table) -> None:
+        made = self.function(*[table[number] for number in self.inputs])
+        if made.shape != self.shape or made.dtype != self.dtype:
+            raise RunError(
+                f"a step on the host gave {made.dtype}{list(made.shape)}",
+                why=f"it gave {self.dtype}{list(self.shape)} when the function was traced",
+            )
+        table[self.output] = made
+
+
+class Act:
+    """Something that is done to objects: a step of an optimiser."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+
+    def run(self, table: Table) -> None:
+        self.function()
+
+
+class Seen(NamedTuple):
+    """A tensor over a row of the table: where it lies there, by arrays that nobody reads."""
+
+    number: int
+    view: Array
+    whole: Array
+
+    def of(self, table: Table) -> Array:
+        memory = table[self.number]
+        if self.view is self.whole:
+            found: Array = memory
+            return found
+        return part_of_memory(memory, self.view, self.whole)
+
+
+class SetGrad:
+    """The gradient that a tensor has from then on."""
+
+    def __init__(self, tensor: Tensor, seen: Seen | None) -> None:
+        self.tensor, self.seen = tensor, seen
+
+    def run(self, table: Table) -> None:
+        self.tensor._grad = None if self.seen is None else wrap(self.seen.of(table))
+
+
+class Touch:
+    """Tensors that a step has written to: their versions go on."""
+
+    def __init__(self, counters: Sequence[list[int]]) -> None:
+        self.counters = counters
+
+    def run(self, table: Table) -> None:
+        for counter in self.counters:
+            counter[0] += 1
+
+
+class Path:
+    """Steps up to where a value decides what comes next, or to the end."""
+
+    def __init__(self) -> None:
+        self.steps: list[Any] = []
+        self.decides: int | None = None
+        self.branches: Kept[Path] = Kept(KEPT_BRANCHES)
+        self.finish: Finish | None = None
+
+
+class Backward(NamedTuple):
+    """The gradients of a function's results as a program of its own."""
+
+    segment: Segment
+    rows: int  # of its table
+    saved: Sequence[tuple[int, int]]  # rows of the call, and of its own
+    grads: Sequence[tuple[int, Meta]]  # its rows for the gradients of results
+    leaves: Sequence[Any]  # tensors, or numbers of arguments
+    results: Sequence[int | None]  # its rows, one a leaf
+    counters: Sequence[tuple[list[int], int]]  # versions of tensors, and how much the call itself adds to them
+
+
+class CompiledNode(Node):
+    """The backward call of a compiled function."""
+
+    def __init__(self, backward: Backward, table: Table, leaves: Sequence[Tensor]) -> None:
+        metas = tuple(meta for _, meta in backward.grads)
+        super().__init__(tuple(leaf._edge() for leaf in leaves), metas)
+        self.backward = backward
+        self.saved_rows: list[Any] | None = [table[number] for number, _ in backward.saved]
+        self.versions = [counter[0] for counter, _ in backward.counters]
+
+    def name(self) -> str:
+        return "CompiledBackward0"
+
+    def release(self) -> None:
+        self.saved_rows = None
+
+    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
+        if self.saved_rows is None:
+            raise RunError(FREED, hint="specify retain_graph=True when calling backward the first time")
+        if modes.grad:
+            raise RunError(
+                "the gradient of a compiled function cannot be differentiated",
+                hint="compile a function that computes the gradient of the gradient, too",
+            )
+        for (counter, _), version in zip(self.backward.counters, self.versions):
+            if counter[0] != version:
+                raise RunError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation "
+                    "after a compiled function used it",
+                    hint="call backward() first, or change a clone()",
+                )
+        table: Table = [None] * self.backward.rows
+        for (_, number), array in zip(self.backward.saved, self.saved_rows):
+            table[number] = array
+        for (number, (shape, dtype)), grad in zip(self.backward.grads, grads):
+            table[number] = np.zeros(shape, dtype) if grad is None else np.require(grad._array, requirements="C")
+        self.backward.segment.run(table)
+        return [None if number is None else wrap(table[number]) for number in self.backward.results]
+
+
+class EndNode(Node):
+    """Behind a result that has no gradients any more, and says why."""
+
+    def __init__(self, why: RunError, outputs: tuple[Meta, ...]) -> None:
+        super().__init__((), outputs)
+        self.why = why
+
+    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
+        raise RunError(self.why.what, where=self.why.where, why=self.why.why, hint=self.why.hint)
+
+
+class Result(NamedTuple):
+    """A tensor that a function gives: one that was there, or a new one over a row of the table."""
+
+    tensor: Tensor | int | None  # an int is the number of an argument
+    seen: Seen | None = None
+    output: int | None = None  # of the compiled node
+    whole: int | None = None  # the row, where the tensor is all of it
+    end: RunError | None = None  # why there is no gradient
+
+
+class Finish(NamedTuple):
+    """How results are made: a structure in which numbers stand for tensors."""
+
+    structure: Any
+    results: Sequence[Result]
+    backward: Backward | None
+
+    def run(self, table: Table, arguments: Sequence[Tensor], build: Callable[[Any, Sequence[Any]], Any]) -> Any:
+        node: Node | None = None
+        if self.backward is not None:
+            leaves = [arguments[leaf] if isinstance(leaf, int) else leaf for leaf in self.backward.leaves]
+            node = CompiledNode(self.backward, table, leaves)
+        made: list[Any] = []
+        for result in self.results:
+            if result.whole is not None and node is None and result.end is None:
+                made.append(wrap(table[result.whole]))
+                continue
+            if result.seen is None:
+                made.append(arguments[result.tensor] if isinstance(result.tensor, int) else result.tensor)
+                continue
+            tensor = wrap(result.seen.of(table))
+            if result.output is not None:
+                tensor._requires_grad, tensor._grad_fn, tensor._output_nr = True, node, result.output
+            elif result.end is not None:
+                end = EndNode(result.end, ((tensor._array.shape, tensor._array.dtype),))
+                tensor._requires_grad, tensor._grad_fn = True, end
+            made.append(tensor)
+        return build(self.structure, made)

@@ -1,0 +1,633 @@
+"""The recording of a whole function: which tensors it uses, what it writes to them, and where it asks for values.
+Graphs that are recorded become segments of a plan, and run as soon as a value is asked for."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.errors import RunError
+from ...core.graph import Graph
+from ...core.infer import infer
+from ...core.ir import Node, NodeEntry, topo_order
+from ...core.op import Op
+from ...eager.autograd.engine import Engine
+from ...eager.autograd.modes import modes
+from ...eager.dispatch import apply
+from ...eager.recording import Recording, StandIn, Storage
+from ...eager.tensor.memory import array_of, start_of
+from ...eager.tensor.tensor import Tensor, wrap
+from .plan import Act, Array, Backward, Host, Path, Seen, Segment, SetGrad, Table, Touch
+from .program import executor_of
+
+_NOTHING = np.empty(0, np.uint8)
+VIEWS = frozenset(Op.get(name) for name in ("reshape", "transpose", "broadcast_to", "part"))
+
+
+class Break(NamedTuple):
+    """Where a function asks for values, and why."""
+
+    why: str
+    where: str
+
+
+class GivenUp(BaseException):
+    """A function does something that no plan does again; raised where nothing has been done yet."""
+
+
+class Outside(NamedTuple):
+    """A tensor that was there before: what it looked at, and its place in the graph."""
+
+    tensor: Tensor
+    array: Array
+    memory: StandIn
+    grad_fn: Any
+    output_nr: int
+    argument: int | None
+
+
+class Recorder(Recording):
+    """Records a call. `done` are the steps of the call that have run already, whose results are in the table."""
+
+    def __init__(self, fullgraph: bool, path: Path, done: Sequence[Any] = (), table: Table | None = None) -> None:
+        super().__init__()
+        self.fullgraph, self.path = fullgraph, path
+        self.done = deque(done)
+        self.before: Table = [] if table is None else table
+        self.table: Table = []
+        self.outsiders: dict[int, Outside] = {}  # by the identity of a tensor
+        self.memories: dict[int, list[Outside]] = {}  # by that of the memory it is a part of
+        self.rows: dict[int, Outside] = {}  # by the number of its storage
+        self.fresh: dict[int, Any] = {}  # arrays that were made meanwhile
+        self.replaced: dict[int, StandIn] = {}  # memory of constants that is written to, by its identity
+        self.constants: dict[str, Array] = {}
+        self.inputs: dict[str, int] = {}  # variables of rows, by name
+        self.known: dict[int, NodeEntry] = {}  # the variable of what a row holds now
+        self.fixed: dict[int, Array] = {}  # rows that are the same memory in every call
+        self.written: dict[int, Outside] = {}
+        self.grads: dict[int, Any] = {}  # the gradient that a tensor is known to have, by its identity
+        self.guards: list[tuple[Callable[[Any], Any], Any, Any]] = []
+        self.first_grads: dict[int, Any] = {}
+        self.held: list[Any] = []  # stand-ins that the results are
+        self.asked: set[int] = set()
+        self.settled: set[int] = set()
+        self.breaks: list[Break] = []
+        self.acted = bool(done)  # whether something outside has changed already
+
+    # Tensors from outside.
+
+    def adopt(self, tensor: Tensor, argument: int | None = None) -> None:
+        """Has a stand-in as the memory of a tensor, as long as the function is recorded."""
+        array = tensor._array
+        if id(tensor) in self.outsiders or not isinstance(array, np.ndarray):
+            return
+        others = self.memories.setdefault(id(_owner(array)), [])
+        same = [other.memory for other in others if _is_same(other.array, array)]
+        if same:
+            memory = same[0]
+        elif any(np.may_share_memory(other.array, array) for other in others):
+            self.give_up("two tensors that it takes share memory")
+        else:
+            layout = _laid_out(array)
+            storage = Storage(self, NodeEntry(Node(None, "none")), layout)
+            self._row(storage, array, argument is None)
+            memory = StandIn(layout, storage)
+        outside = Outside(tensor, array, memory, tensor._grad_fn, tensor._output_nr, argument)
+        self.outsiders[id(tensor)] = outside
+        others.append(outside)
+        self.rows[memory.storage.number] = outside
+        self.grads[id(tensor)] = self.first_grads[id(tensor)] = tensor._grad
+        tensor._array = outside.memory
+        if tensor._grad_fn is not None:  # what it was computed from is outside
+            tensor._grad_fn, tensor._output_nr, tensor._accumulator = None, 0, None
+
+    def restore(self) -> None:
+        """Gives tensors from outside their own memory back."""
+        for outside in self.outsiders.values():
+            tensor = outside.tensor
+            if isinstance(tensor._array, StandIn):
+                tensor._array = outside.array
+            if outside.grad_fn is not None:
+                tensor._grad_fn, tensor._output_nr, tensor._accumulator = outside.grad_fn, outside.output_nr, None
+            grad = self.grads.get(id(tensor))
+            if isinstance(grad, Tensor) and isinstance(grad._array, StandIn) and grad._array.storage.real is not None:
+                grad._array = self.stored(grad._array)
+
+    def undo(self) -> None:
+        """Gives tensors the gradients that they had, after a function that failed."""
+        for outside in self.outsiders.values():
+            outside.tensor._grad = self.first_grads[id(outside.tensor)]
+
+    def check_memory(self) -> None:
+        """Refuses functions that give tensors from outside other memory."""
+        if any(outside.tensor._array is not outside.memory for outside in self.outsiders.values()):
+            self.give_up("it assigns to the data of a tensor")
+
+    def _row(self, storage: Storage, array: Array, fixed: bool) -> None:
+        """A storage whose values are an array."""
+        while len(self.table) <= storage.number:
+            self.table.append(None)
+        self.table[storage.number] = array
+        if fixed:
+            self.fixed[storage.number] = array
+        self._renew(storage)
+
+    def _renew(self, storage: Storage) -> None:
+        """A variable stands for what a storage holds now."""
+        name = f"v{storage.number}_{len(self.inputs)}"
+        variable = NodeEntry(Node(None, name))
+        self.inputs[name] = storage.number
+        self.known[storage.number] = storage.entry = variable
+        storage.real = self.table[storage.number]
+
+    def outside(self, tensor: Tensor) -> NodeEntry:
+        array: Any = tensor._array
+        written = self.replaced.get(id(_owner(array)))
+        if written is not None:
+            tensor._array = _seen_in(written, array)
+            return self.entry_of(tensor)
+        if id(_owner(array)) in self.fresh:
+            return self.constant(array)
+        if tensor._wrapped or tensor._base is not None:
+            return self._alone(tensor)
+        self.adopt(tensor)
+        self.guards.append((_memory_of, tensor, array))
+        return self.entry_of(tensor)
+
+    def _alone(self, tensor: Tensor) -> NodeEntry:
+        """A view of memory that nothing else here sees; it is read, and not written."""
+        array: Any = tensor._array
+        if id(_owner(array)) in self.memories:
+            self.give_up("it reads a view that was made before of a tensor that it uses")
+        found = self.fresh.get(id(tensor))
+        if found is None:
+            storage = Storage(self, NodeEntry(Node(None, "none")), _laid_out(array))
+            self._row(storage, array, True)
+            found = self.fresh[id(tensor)] = (tensor, storage)
+        return found[1].entry
+
+    def made(self, tensor: Tensor) -> None:
+        array = tensor._array
+        if isinstance(array, np.ndarray):
+            self.fresh[id(_owner(array))] = array
+
+    def is_fresh(self, array: Any) -> bool:
+        """Whether an array was made meanwhile."""
+        return id(_owner(array)) in self.fresh
+
+    def constant(self, values: Array) -> NodeEntry:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = values.copy()
+        return NodeEntry(Node(None, name))
+
+    # What functions of tensors ask.
+
+    def add(self, op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Applies an operator, as dispatch does; to constants at once."""
+        for tensor in inputs:
+            array: Any = tensor._array
+            if isinstance(array, StandIn) or tensor._requires_grad or not self._is_constant(array):
+                return super().add(op, params, inputs)
+        with _untraced():
+            made = apply(op, params, inputs)
+        for tensor in made:
+            self.made(tensor)
+        return made
+
+    def _is_constant(self, array: Array) -> bool:
+        owner = id(_owner(array))
+        return owner in self.fresh and owner not in self.replaced
+
+    def put(self, target: Tensor, result: Tensor) -> None:
+        value = self.entry_of(result)
+        memory: Any = target._array
+        if isinstance(memory, np.ndarray):
+            if id(_owner(memory)) in self.fresh:
+                memory = self._replaced(target)
+            else:
+                self.entry_of(target)
+                memory = target._array
+        if not isinstance(memory, StandIn):
+            self.give_up("it writes to a view that was made before")
+        memory.put(value)
+        outside = self.rows.get(memory.storage.number)
+        if outside is not None:
+            self.written[id(outside.tensor)] = outside
+
+    def _replaced(self, target: Tensor) -> StandIn:
+        """A tensor of constants that is written to becomes a stand-in, and so does the memory that it is a view of."""
+        array = array_of(target)
+        owner = _owner(array)
+        if id(owner) not in self.replaced:
+            storage = Storage(self, self.constant(owner), owner)
+            self.replaced[id(owner)] = StandIn(owner, storage)
+        made = target._array = _seen_in(self.replaced[id(owner)], array)
+        return made
+
+    def asks_grad(self, tensor: Tensor) -> None:
+        """Told before the gradient of a tensor is looked at."""
+        if id(tensor) in self.asked or tensor._grad is not self.grads.get(id(tensor), tensor._grad):
+            return
+        self.asked.add(id(tensor))
+        self.guards.append((_grad_of, tensor, tensor._grad))
+        if tensor._grad is not None:
+            self.outside(tensor._grad)
+
+    def sets_grad(self, tensor: Tensor) -> None:
+        """Told when the gradient of a tensor is replaced, whatever it was."""
+        self.asked.add(id(tensor))
+        self.settled.add(id(tensor))
+
+    def host(self, function: Callable[..., Array], tensors: Sequence[Tensor]) -> StandIn | Array:
+        """Has numpy compute something, now and in every call; of constants only now."""
+        if tensors and all(isinstance(t._array, np.ndarray) and self._is_constant(t._array) for t in tensors):
+            with _untraced():
+                return function(*[array_of(tensor) for tensor in tensors])
+        numbers = []
+        for tensor in tensors:
+            self.entry_of(tensor)
+            memory: Any = tensor._array
+            whole = isinstance(memory, StandIn) and memory.source is None
+            if not whole or memory.entry() != self.known.get(memory.storage.number):
+                tensor = wrap(self.value(tensor._shape, tensor._dtype, self.entry_of(tensor)))
+                self._break(f"{getattr(function, '__name__', 'numpy')} computes on values")
+                self.close()
+                memory = tensor._array
+            numbers.append(memory.storage.number)
+        done = self._next(Host)
+        storage_array: Array
+        if done is None:
+            with _untraced():
+                storage_array = function(*[self.table[number] for number in numbers])
+        layout = self.before[done.output] if done is not None else storage_array
+        storage = Storage(self, NodeEntry(Node(None, "none")), np.empty(layout.shape, layout.dtype))
+        self._row(storage, np.require(layout, requirements="C"), False)
+        if done is None:
+            self.path.steps.append(Host(function, numbers, storage.number, layout))
+        return StandIn(storage.layout, storage)
+
+    def check(self, check: Callable[[Array], None], tensor: Tensor) -> None:
+        """Has values looked at, now and in every call."""
+
+        def looked_at(array: Array) -> Array:
+            check(array)
+            return _NOTHING
+
+        self.held.append(self.host(looked_at, [tensor]))
+
+    def act(self, function: Callable[[], Any]) -> Any:
+        """Has something done to objects, now and in every call."""
+        self.close()
+        self.flush_grads()
+        if self._next(Act) is None:
+            self.acted = True
+            self._outside_in(function)
+            self.path.steps.append(Act(function))
+        return None
+
+    def _outside_in(self, function: Callable[[], Any]) -> None:
+        swapped = []
+        for outside in list(self.outsiders.values()):
+            for tensor in (outside.tensor, outside.tensor._grad):
+                memory = None if tensor is None else tensor._array
+                if isinstance(memory, StandIn):
+                    assert tensor is not None
+                    swapped.append((tensor, memory))
+                    tensor._array = self.stored(memory)
+        try:
+            with _untraced():
+                function()
+        finally:
+            for tensor, memory in swapped:
+                tensor._array = memory
+
+    def stored(self, memory: StandIn) -> Array:
+        """The values of a stand-in that has been computed."""
+        return Seen(memory.storage.number, memory.layout, memory.storage.layout).of(self.table)
+
+    def decline(self, why: str) -> None:
+        self.give_up(why)
+
+    def values(self, storage: Storage) -> Array:
+        """What a stand-in holds; from then on the plan depends on it."""
+        if modes.trace is not self:
+            raise RunError(
+                "a tensor without values is used",
+                why="it was made while a function was traced by weft.compile, and was kept outside of it",
+                hint="return it from the function",
+            )
+        if storage.entry != self.known.get(storage.number):
+            self._break("the value of a tensor is asked for")
+            self.close()
+        else:
+            self._break("the value of a tensor that is given is asked for")
+        array: Array = self.table[storage.number]
+        self.path.decides = storage.number
+        key = array.tobytes()
+        self.path = self.path.branches.find(key, Path)
+        self._next(bytes)
+        return array
+
+    def _break(self, why: str) -> None:
+        here = user_frame()
+        where = "" if here is None else f"{here.f_code.co_filename}:{here.f_lineno}"
+        if self.fullgraph:
+            raise BrokenGraph(
+                f"weft.compile(fullgraph=True) cannot record {why}",
+                where=shown_line(here),
+                why="what comes next may depend on it",
+                hint="return the tensor, use weft.where in place of if, or leave fullgraph out",
+            )
+        self.breaks.append(Break(why, where))
+
+    def give_up(self, why: str) -> None:
+        """Has the function run as it is from now on."""
+        here = user_frame()
+        if self.fullgraph:
+            raise BrokenGraph(
+                f"weft.compile(fullgraph=True) cannot record what is done here: {why}",
+                where=shown_line(here),
+                hint="leave fullgraph out, or do it outside of the function",
+            )
+        raise GivenUp(why if here is None else f"{why} ({here.f_code.co_filename}:{here.f_lineno})")
+
+    # Segments.
+
+    def _next(self, kind: type) -> Any:
+        """The step that this call has run already, if it has."""
+        while self.done and isinstance(self.done[0], (SetGrad, Touch)) and kind is not SetGrad and kind is not Touch:
+            self.done.popleft()
+        return self.done.popleft() if self.done and isinstance(self.done[0], kind) else None
+
+    def close(self) -> None:
+        """Computes all that there is, and goes on with its values."""
+        dirty = [s for s in sorted(self.live, key=_number) if s.entry != self.known.get(s.number)]
+        if not dirty:
+            return
+        outputs = [storage.entry for storage in dirty]
+        numbers = [storage.number for storage in dirty]
+        done = self._next(Segment)
+        while len(self.table) < self.storages:
+            self.table.append(None)
+        if done is None:
+            segment = self._segment(outputs, numbers)
+            self.path.steps.append(segment)
+            segment.run(self.table)
+        else:
+            for number in numbers:
+                self.table[number] = self.before[number]
+        for storage in dirty:
+            self._renew(storage)
+        self.acted = self.acted or bool(self.written)
+        if self.written and done is None:
+            self.path.steps.append(Touch([outside.tensor._counter for outside in self.written.values()]))
+        self.written = {}
+
+    def _segment(self, outputs: Sequence[NodeEntry], numbers: Sequence[int]) -> Segment:
+        names = self._variables(outputs)
+        metas = {name: _meta(self.table[self.inputs[name]]) for name in names}
+        constants = {name: values for name, values in self.constants.items() if name not in metas}
+        executor = executor_of(outputs, metas, constants)
+        return Segment(executor, [self.inputs[name] for name in names], numbers, self.fixed)
+
+    def _variables(self, outputs: Sequence[NodeEntry]) -> list[str]:
+        return [node.name for node in topo_order(outputs) if node.op is None and node.name in self.inputs]
+
+    def flush_grads(self) -> None:
+        """Says which gradients tensors have now."""
+        for outside in self.outsiders.values():
+            tensor = outside.tensor
+            grad = tensor._grad
+            if grad is self.grads[id(tensor)] and id(tensor) not in self.settled:
+                continue
+            self.settled.discard(id(tensor))
+            self.grads[id(tensor)] = grad
+            seen = None
+            if grad is not None:
+                self.entry_of(grad)
+                memory: Any = grad._array
+                if not isinstance(memory, StandIn):
+                    self.give_up("a gradient is a tensor that was there before")
+                seen = Seen(memory.storage.number, memory.layout, memory.storage.layout)
+                if outside.argument is not None or outside.grad_fn is not None:
+                    self.give_up("the gradient of a tensor that it is given is computed inside")
+            if not self.done:
+                self.path.steps.append(SetGrad(tensor, seen))
+
+    # Gradients that are computed outside.
+
+    def backward(self, outputs: Sequence[Tensor]) -> Backward | RunError:
+        """The gradients of results as a program, and what the call saves for it; or why there are none."""
+        leaves = [outside for outside in self.outsiders.values() if outside.tensor._requires_grad]
+        first = self.storages
+        seeds = [self.value(t._shape, t._dtype, self._seed(n)) for n, t in enumerate(outputs)]
+        forward = {id(node) for node in topo_order([s.entry for s in self.live])}
+        try:
+            with _grad_off():
+                found = Engine().run_backward(
+                    tuple(outputs),
+                    tuple(wrap(seed) for seed in seeds),
+                    False,
+                    False,
+                    tuple(outside.tensor for outside in leaves),
+                    allow_unreachable=True,
+                )
+        except RunError as error:
+            return RunError(error.what, where=error.where, why=error.why, hint=error.hint)
+        finally:
+            for storage in list(self.live):
+                if storage.number >= first:
+                    self.live.discard(storage)
+        entries = [None if grad is None else self.entry_of(grad) for grad in found]
+        wanted = [entry for entry in entries if entry is not None]
+        saved = self._saved(wanted, forward)
+        return self._backward_program(outputs, leaves, entries, saved)
+
+    def _seed(self, number: int) -> NodeEntry:
+        return NodeEntry(Node(None, f"g{number}"))
+
+    def _saved(self, wanted: Sequence[NodeEntry], forward: set[int]) -> list[NodeEntry]:
+        """What the gradients need of the call: views are taken again."""
+        saved: dict[NodeEntry, None] = {}
+        stack, met = list(wanted), set(wanted)
+        while stack:
+            entry = stack.pop()
+            node = entry.node
+            if node.op is not None and id(node) in forward and node.op not in VIEWS:
+                saved[entry] = None
+                continue
+            for source in node.inputs:
+                if source not in met:
+                    met.add(source)
+                    stack.append(source)
+        return list(saved)
+
+    def _backward_program(
+        self, outputs: Sequence[Tensor], leaves: Sequence[Outside], entries: Sequence[Any], saved: Sequence[NodeEntry]
+    ) -> Backward:
+        metas = {name: _meta(self.table[number]) for name, number in self.inputs.items()}
+        shapes = {name: meta[0] for name, meta in metas.items()}
+        shapes |= {name: value.shape for name, value in self.constants.items()}
+        dtypes = {name: meta[1] for name, meta in metas.items()}
+        dtypes |= {name: value.dtype for name, value in self.constants.items()}
+        names = {node.name for node in topo_order(saved) if node.op is None}
+        graph = infer(
+            Graph(list(saved)),
+            {name: shape for name, shape in shapes.items() if name in names},
+            {name: dtype for name, dtype in dtypes.items() if name in names},
+        )
+        kept = [self.value(*graph.fact(entry)[:2], entry) for entry in saved]
+        variables = {entry: NodeEntry(Node(None, f"s{n}")) for n, entry in enumerate(saved)}
+        wanted = [entry for entry in entries if entry is not None]
+        moved = replaced(wanted, variables)
+        inputs: dict[str, tuple[int | None, Any]] = {}
+        for variable, memory in zip(variables.values(), kept):
+            inputs[variable.node.name] = (memory.storage.number, (memory.shape, memory.dtype))
+        used = {node.name for node in topo_order(moved) if node.op is None}
+        for name in used:
+            if name in self.inputs:
+                inputs[name] = (self.inputs[name], metas[name])
+        inputs = {name: value for name, value in inputs.items() if name in used}
+        grads = {f"g{n}": (t._shape, t._dtype) for n, t in enumerate(outputs)}
+        rows = {name: row for row, name in enumerate([*inputs, *grads])}
+        results, count = [], len(rows)
+        for entry in entries:
+            results.append(None if entry is None else count)
+            count += entry is not None
+        read = {name: meta for name, (_, meta) in inputs.items()} | {n: m for n, m in grads.items() if n in used}
+        self.held += kept
+        constants = {name: value for name, value in self.constants.items() if name in used}
+        executor = executor_of(moved, read, constants)
+        made = [row for row in results if row is not None]
+        segment = Segment(executor, [rows[name] for name in read], made, {})
+        numbers = {number for number, _ in inputs.values()}
+        counters = [(o.tensor._counter, 0) for o in self.outsiders.values() if o.memory.storage.number in numbers]
+        return Backward(
+            segment,
+            count,
+            [(number, rows[name]) for name, (number, _) in inputs.items()],  # type: ignore[misc]
+            [(rows[name], meta) for name, meta in grads.items()],
+            [outside.tensor if outside.argument is None else outside.argument for outside in leaves],
+            results,
+            counters,
+        )
+
+
+class BrokenGraph(RunError):
+    """A function that was to be one graph is not."""
+
+
+def replaced(outputs: Sequence[NodeEntry], variables: dict[NodeEntry, NodeEntry]) -> list[NodeEntry]:
+    """The graph in which variables stand for entries."""
+    moved: dict[Node, Node] = {}
+
+    def at(entry: NodeEntry) -> NodeEntry:
+        return variables.get(entry) or NodeEntry(moved.get(entry.node, entry.node), entry.index)
+
+    stack = [entry.node for entry in outputs if entry not in variables]
+    while stack:
+        node = stack[-1]
+        if node in moved:
+            stack.pop()
+            continue
+        waiting = [e.node for e in node.inputs if e not in variables and e.node not in moved]
+        if waiting:
+            stack += waiting
+            continue
+        moved[node] = node if node.op is None else node.copy_with([at(entry) for entry in node.inputs])
+        stack.pop()
+    return [at(entry) for entry in outputs]
+
+
+def _owner(array: Any) -> Any:
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _seen_in(whole: StandIn, array: Array) -> StandIn:
+    """A view of memory that has become a stand-in."""
+    if _is_same(whole.layout, array):
+        return whole
+    width = array.itemsize
+    numbers = np.full((1,) * array.ndim, (start_of(array) - start_of(whole.layout)) // width, np.int64)
+    for axis, (extent, step) in enumerate(zip(array.shape, array.strides)):
+        numbers = numbers + (np.arange(extent) * (step // width)).reshape(
+            [-1 if at == axis else 1 for at in range(array.ndim)]
+        )
+    return StandIn(array, whole.storage, whole, Op.get("take"), numbers)
+
+
+def _is_same(one: Array, other: Array) -> bool:
+    """Whether two arrays are the same elements."""
+    return start_of(one) == start_of(other) and _meta(one) == _meta(other) and one.strides == other.strides
+
+
+def _laid_out(array: Array) -> Array:
+    """Memory that lies as an array does."""
+    if array.flags.c_contiguous:
+        return np.empty(array.shape, array.dtype)
+    spans = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
+    low, high = sum(s for s in spans if s < 0), sum(s for s in spans if s > 0) + array.itemsize
+    memory = np.empty(max(high - low, 0), np.uint8)
+    return np.ndarray(array.shape, array.dtype, memory, -low if array.size else 0, array.strides)
+
+
+def _meta(array: Array) -> Any:
+    return array.shape, array.dtype
+
+
+def _number(storage: Storage) -> int:
+    return storage.number
+
+
+def _memory_of(tensor: Any) -> Any:
+    return tensor._array
+
+
+def _grad_of(tensor: Any) -> Any:
+    return tensor._grad
+
+
+class _untraced:
+    """Inside, operators run."""
+
+    def __enter__(self) -> None:
+        self.before, modes.trace = modes.trace, None
+
+    def __exit__(self, *exc: object) -> None:
+        modes.trace = self.before
+
+
+class _grad_off:
+    def __enter__(self) -> None:
+        self.before, modes.grad = modes.grad, False
+
+    def __exit__(self, *exc: object) -> None:
+        modes.grad = self.before
+
+
+_PACKAGE = __name__.split(".")[0]
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame that is not weft's own."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == _PACKAGE:
+        frame = frame.f_back
+    return frame
+
+
+def shown_line(frame: FrameType | None) -> str | None:
+    """A line of the user's with a caret below it."""
+    if frame is None:
+        return None
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).rstrip()
+    caret = " " * (len(line) - len(line.lstrip())) + "^"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}\n{line}\n{caret}"
