@@ -331,6 +331,38 @@ def test_tensors_that_share_memory():
     assert whole.tolist() == [1, 3, 2]
 
 
+def test_indices_that_are_parts_of_an_argument():
+    table = nn.Embedding(10, 4)
+
+    @weft.compile(fullgraph=True)
+    def loss(tokens):
+        return F.cross_entropy(table(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten() % 4 * 1)
+
+    @weft.compile(fullgraph=True)
+    def rows(tokens):
+        return table(tokens[:, :-1]).sum(1)
+
+    for _ in range(3):
+        tokens = weft.randint(10, (3, 5))
+        np.testing.assert_allclose(
+            rows(tokens).detach().numpy(), table(tokens[:, :-1]).sum(1).detach().numpy(), rtol=1e-5
+        )
+    with pytest.raises(IndexError, match="out of range"):
+        rows(weft.full((3, 5), 10))
+    with pytest.raises(weft.Error, match="numpy computes on values"):  # classes that are computed are checked
+        loss(tokens)
+
+
+def test_default_dtypes_are_looked_at():
+    made = weft.compile(lambda: weft.ones(2) * 2)
+    assert made().dtype == weft.float32
+    weft.set_default_dtype(weft.float64)
+    try:
+        assert made().dtype == weft.float64
+    finally:
+        weft.set_default_dtype(weft.float32)
+
+
 # Where values decide.
 
 

@@ -47,6 +47,7 @@ class _Elements(Recording):
     def __init__(self) -> None:
         super().__init__()
         self.leaves: dict[NodeEntry, Tensor] = {}
+        self._met: dict[int, StandIn] = {}
         self._numbers: dict[int, NodeEntry] = {}  # by the identity of a tensor, which `leaves` keeps
 
     def stand_in(self, value: Any) -> Any:
@@ -71,6 +72,13 @@ class _Elements(Recording):
         if not are_native(tuple([tensor._array.dtype for tensor in (*inputs, *made)])):
             raise _Declined(f"{op.name} is not native for its inputs")
         return made
+
+    def made(self, tensor: Tensor) -> None:
+        memory = tensor._array
+        if isinstance(memory, StandIn):
+            if id(memory) in self._met:
+                raise _Declined("a tensor is detached, which the gradient of a graph does not know")
+            self._met[id(memory)] = memory
 
     def decline(self, why: str) -> NoReturn:
         raise _Declined(why)

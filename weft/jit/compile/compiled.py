@@ -18,10 +18,11 @@ from ...eager.functions.around import LAYERS
 from ...eager.random.generator import default_generator
 from ...eager.recording import StandIn
 from ...eager.tensor.tensor import Tensor
+from ...eager.tensor.types import get_default_dtype
 from ...nn.modules.module import Module
 from .guards import PLAIN, Guard, Reached, holds
-from .plan import Finish, Path, Result, Seen, Table
-from .recorder import Break, GivenUp, Recorder
+from .plan import Finish, Path, Result, Table
+from .recorder import Break, GivenUp, Recorder, seen_of
 from .structure import built, flattened
 
 KEPT_PLANS = 64  # of a function, by what it is given
@@ -178,7 +179,8 @@ class Compiled:
                 return self._as_it_is(why, recorder, state, args, kwargs)
             recorder.path.finish = finish
             if plan is None:
-                guards = [*reached.guards, *recorder.guards]
+                first: Guard = (_default_dtype, None, get_default_dtype())
+                guards = [first, *reached.guards, *recorder.guards]
                 plan = Plan(path, recorder, guards)
                 kind = self.plans.find(key, list)
                 kind.append(plan)
@@ -253,7 +255,7 @@ def _results(recorder: Recorder, outputs: Sequence[Tensor]) -> tuple[list[Result
                 continue
             memory = recorder.value(memory.shape, memory.dtype, recorder.entry_of(tensor))
             recorder.held.append(memory)
-        seen = Seen(memory.storage.number, memory.layout, memory.storage.layout)
+        seen = seen_of(memory)
         recorder.held.append(memory)
         if tensor.requires_grad:
             moving.append(tensor)
@@ -320,6 +322,10 @@ def _graphs(path: Path) -> int:
         count += sum(hasattr(step, "executor") for step in at.steps)
         stack += at.branches.values()
     return count
+
+
+def _default_dtype(nothing: None) -> Any:
+    return get_default_dtype()
 
 
 def _memory(tensor: Any) -> Any:

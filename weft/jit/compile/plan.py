@@ -116,12 +116,12 @@ class Segment:
 class Host:
     """A function of arrays that gives an array of the same shape and dtype each time."""
 
-    def __init__(self, function: Callable[..., Array], inputs: Sequence[int], output: int, like: Array) -> None:
+    def __init__(self, function: Callable[..., Array], inputs: Sequence[Seen], output: int, like: Array) -> None:
         self.function, self.inputs, self.output = function, inputs, output
         self.shape, self.dtype = like.shape, like.dtype
 
     def run(self, table: Table) -> None:
-        made = self.function(*[table[number] for number in self.inputs])
+        made = self.function(*[seen.of(table) for seen in self.inputs])
         if made.shape != self.shape or made.dtype != self.dtype:
             raise RunError(
                 f"a step on the host gave {made.dtype}{list(made.shape)}",

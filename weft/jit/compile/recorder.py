@@ -249,28 +249,29 @@ class Recorder(Recording):
         if tensors and all(isinstance(t._array, np.ndarray) and self._is_constant(t._array) for t in tensors):
             with _untraced():
                 return function(*[array_of(tensor) for tensor in tensors])
-        numbers = []
-        for tensor in tensors:
-            self.entry_of(tensor)
-            memory: Any = tensor._array
-            whole = isinstance(memory, StandIn) and memory.source is None
-            if not whole or memory.entry() != self.known.get(memory.storage.number):
-                tensor = wrap(self.value(tensor._shape, tensor._dtype, self.entry_of(tensor)))
-                self._break(f"{getattr(function, '__name__', 'numpy')} computes on values")
-                self.close()
-                memory = tensor._array
-            numbers.append(memory.storage.number)
+        inputs = [self._computed(tensor) for tensor in tensors]
         done = self._next(Host)
-        storage_array: Array
         if done is None:
             with _untraced():
-                storage_array = function(*[self.table[number] for number in numbers])
-        layout = self.before[done.output] if done is not None else storage_array
-        storage = Storage(self, NodeEntry(Node(None, "none")), np.empty(layout.shape, layout.dtype))
-        self._row(storage, np.require(layout, requirements="C"), False)
+                made = function(*[seen.of(self.table) for seen in inputs])
+        else:
+            made = self.before[done.output]
+        storage = Storage(self, NodeEntry(Node(None, "none")), np.empty(made.shape, made.dtype))
+        self._row(storage, np.require(made, requirements="C"), False)
         if done is None:
-            self.path.steps.append(Host(function, numbers, storage.number, layout))
+            self.path.steps.append(Host(function, inputs, storage.number, made))
         return StandIn(storage.layout, storage)
+
+    def _computed(self, tensor: Tensor) -> Seen:
+        """Where the values of a tensor are, which are computed if they are not there yet."""
+        entry = self.entry_of(tensor)
+        memory: Any = tensor._array
+        if not isinstance(memory, StandIn):
+            memory = self.value(tensor._shape, tensor._dtype, entry)
+        if memory.storage.entry != self.known.get(memory.storage.number):
+            self._break("numpy computes on values")
+            self.close()
+        return seen_of(memory)
 
     def check(self, check: Callable[[Array], None], tensor: Tensor) -> None:
         """Has values looked at, now and in every call."""
@@ -309,7 +310,7 @@ class Recorder(Recording):
 
     def stored(self, memory: StandIn) -> Array:
         """The values of a stand-in that has been computed."""
-        return Seen(memory.storage.number, memory.layout, memory.storage.layout).of(self.table)
+        return seen_of(memory).of(self.table)
 
     def decline(self, why: str) -> None:
         self.give_up(why)
@@ -380,6 +381,12 @@ class Recorder(Recording):
             self.path.steps.append(segment)
             segment.run(self.table)
         else:
+            if done.outputs != numbers:
+                raise RunError(
+                    "the function did other things than in the same call before",
+                    why="a value decided, and what came before it was not the same again",
+                    hint="compile a function that depends on its arguments alone",
+                )
             for number in numbers:
                 self.table[number] = self.before[number]
         for storage in dirty:
@@ -414,7 +421,7 @@ class Recorder(Recording):
                 memory: Any = grad._array
                 if not isinstance(memory, StandIn):
                     self.give_up("a gradient is a tensor that was there before")
-                seen = Seen(memory.storage.number, memory.layout, memory.storage.layout)
+                seen = seen_of(memory)
                 if outside.argument is not None or outside.grad_fn is not None:
                     self.give_up("the gradient of a tensor that it is given is computed inside")
             if not self.done:
@@ -517,6 +524,11 @@ class Recorder(Recording):
             results,
             counters,
         )
+
+
+def seen_of(memory: StandIn) -> Seen:
+    """Where a stand-in lies in its row of the table."""
+    return Seen(memory.storage.number, memory.layout, memory.storage.layout)
 
 
 class BrokenGraph(RunError):
