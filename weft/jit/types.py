@@ -357,6 +357,18 @@ class ClassType(Type):
     annotation_str = property(str)
 
 
+class FunctionType(Type):
+    """A function that a program calls."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def str(self) -> Text:
+        return "Function"
+
+    annotation_str = property(str)
+
+
 class _Parts(Type):
     """A type made of others."""
 
