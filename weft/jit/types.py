@@ -103,6 +103,10 @@ class Type:
     def is_interface_type(self) -> bool:
         return False
 
+    def holds(self, value: Any) -> bool:
+        """Whether a value of Python is one of a type that a program defines."""
+        return False
+
     # Of tensors only
 
     def _tensor(self) -> TensorType:
@@ -357,6 +361,18 @@ class ClassType(Type):
     annotation_str = property(str)
 
 
+class FunctionType(Type):
+    """A function that a program calls."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def str(self) -> Text:
+        return "Function"
+
+    annotation_str = property(str)
+
+
 class _Parts(Type):
     """A type made of others."""
 
@@ -464,6 +480,10 @@ class TupleType(_Parts):
 
     def elements(self) -> list[Type]:
         return list(self.parts)
+
+    def made(self, values: Iterable[Any]) -> Any:
+        """The tuple of some values."""
+        return tuple(values)
 
     @property
     def annotation_str(self) -> Text:
