@@ -14,3 +14,12 @@ PUBLIC_NAMES = {
     }.items()
     for name in names.split()
 }
+JIT_NAMES = {  # what `weft.jit` has, by module of this room
+    name: module
+    for module, names in {
+        "frontend.compiler": "CompilationUnit script",
+        "frontend.language": "Final annotate export ignore is_scripting is_tracing isinstance unused",
+        "run.interpreter": "JITException",
+    }.items()
+    for name in names.split()
+}
