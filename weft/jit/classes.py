@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..base.errors import NameTaken, NoAttribute
-from .schema import FunctionSchema, converted
-from .types import ClassType, TupleType, Type
+from .schema import Argument, FunctionSchema, converted
+from .types import AnyEnumType, ClassType, TupleType, Type
 
 if TYPE_CHECKING:
     from .functions import Function
@@ -160,6 +160,14 @@ class NamedTupleType(TupleType):
     def made(self, values: Iterable[Any]) -> Any:
         return self.python(*values)
 
+    def schema(self) -> FunctionSchema:
+        """What making one takes."""
+        first = len(self.fields) - len(self.defaults)
+        arguments = [Argument(name, part) for name, part in zip(self.fields[:first], self.parts)]
+        rest = zip(self.fields[first:], self.parts[first:], self.defaults)
+        arguments += [Argument(name, part, default=default) for name, part, default in rest]
+        return FunctionSchema(self.name(), "", arguments, [Argument("", self)])
+
     def str(self) -> Text:
         return f"NamedTuple({', '.join([f'{n} : {part.str()}' for n, part in zip(self.fields, self.parts)])})"
 
@@ -189,6 +197,9 @@ class EnumType(Type):
 
     def str(self) -> Text:
         return f"Enum<{self._name}>"
+
+    def isSubtypeOf(self, other: Type) -> bool:
+        return isinstance(other, AnyEnumType) or super().isSubtypeOf(other)
 
     def holds(self, value: Any) -> bool:
         return isinstance(value, self.python)

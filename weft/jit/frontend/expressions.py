@@ -564,6 +564,9 @@ class Expressions(Builder):
             return Simple(self._typed(name, node))
         if name == "getattr":
             return self._getattr(node)
+        if name == "new":
+            self._check_count(name, node, 1)
+            return Simple(self.node("prim::CreateObject", [], self.annotations.type(node.args[0])))
         args = [self.sugar(part) for part in node.args]
         if name == "print":
             self.nodes("prim::Print", [each.value(self) for each in args], [])
@@ -586,6 +589,7 @@ class Expressions(Builder):
 
     def _typed(self, name: str, node: ast.Call) -> Value:
         """`annotate(type, value)`, and its relatives in programs that were saved."""
+        self._check_count(name, node, 1 if name == "uninitialized" else 2)
         kind = self.annotations.type(node.args[0])
         if name == "uninitialized":
             return self.node("prim::Uninitialized", [], kind)
@@ -593,6 +597,10 @@ class Expressions(Builder):
         if name == "unchecked_cast":
             return self.node("prim::unchecked_cast", [value], kind)
         return self.declared(as_type(self, value, kind), kind)
+
+    def _check_count(self, name: str, node: ast.Call, count: int) -> None:
+        if len(node.args) != count or node.keywords:
+            raise self.error(f"{name} takes {count} arguments without names, not {len(node.args)}")
 
     def declared(self, value: Value, kind: Type) -> Value:
         """A value that has a type which says less than its own: an optional that is there."""

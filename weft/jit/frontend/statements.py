@@ -437,7 +437,7 @@ class Statements(Expressions):
     def assign_target(self, node: ast.expr, sugar: Sugar, right: ast.expr | None = None) -> None:
         if isinstance(node, ast.Name):
             with self.at(self.source.place(node)):
-                self.assign(node.id, sugar)
+                self.assign(node.id, sugar, named=not isinstance(right, ast.Name | ast.Tuple))
         elif isinstance(node, (ast.Tuple, ast.List)):
             self._assign_parts(node, sugar, right)
         elif isinstance(node, ast.Subscript):
@@ -449,8 +449,9 @@ class Statements(Expressions):
         else:
             raise self.source.place(node).error("unexpected expression on left-hand side of assignment")
 
-    def assign(self, name: str, sugar: Sugar, kind: Type | None = None) -> None:
-        """Gives a variable a value, of the type that it has outside of these statements."""
+    def assign(self, name: str, sugar: Sugar, kind: Type | None = None, named: bool = True) -> None:
+        """Gives a variable a value, of the type that it has outside of these statements. What another variable is
+        already has its name from there."""
         known = self.env.get(name)
         outer = known is not None and (known.outside(self.level) or not isinstance(known.sugar, Simple))
         if known is not None and outer:
@@ -467,7 +468,7 @@ class Statements(Expressions):
                     f"{self.shown_type(value)}"
                 )
             value = self.declared(value, kind)
-        if value.node().owningBlock() is self.graph.insertPoint().owningBlock():
+        if named and value.node().owningBlock() is self.graph.insertPoint().owningBlock():
             self._named(name, value)
         self.env.set(name, Simple(value), self.level, kind or value.type())
 
@@ -518,7 +519,8 @@ class Statements(Expressions):
             middle = Simple(self.tuple_of([part.value(self) for part in parts[first:last]]))
             parts = [*parts[:first], middle, *parts[last:]]
         for target, part in zip(node.elts, parts):
-            self.assign_target(target.value if isinstance(target, ast.Starred) else target, part)
+            target = target.value if isinstance(target, ast.Starred) else target
+            self.assign_target(target, part, right if isinstance(right, ast.Tuple) else None)
 
     def _assign_item(self, node: ast.Subscript, sugar: Sugar) -> None:
         with self.at(self.source.place(node)):

@@ -521,7 +521,7 @@ def _class_attribute(builder: Builder, owner: Value, kind: ScriptClass, name: st
     if name in kind.attributes:
         node = builder.nodes("prim::GetAttr", [owner], [kind.attributes[name].type])
         node.s_("name", name)  # type: ignore[attr-defined]
-        return Simple(node.output())
+        return Simple(node.output().setDebugName(f"_{name}" if name[:1].isdigit() else name))
     if name in kind.constants:
         return Simple(builder.constant(kind.constants[name].value, kind.constants[name].type))
     if name in kind.methods:
