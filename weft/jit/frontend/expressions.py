@@ -188,6 +188,8 @@ class Expressions(Builder):
             return value
         if isinstance(kind, (TensorType, IntType, FloatType, ComplexType)):
             return call_operator(self, "aten::Bool", [value])
+        if isinstance(kind, (StringType, ListType, DictType)):
+            return self.operator("aten::gt", call_operator(self, "aten::len", [value]), 0)
         magic = self.magic(value, "__bool__", [])
         if magic is not None:
             return magic
@@ -352,11 +354,17 @@ class Expressions(Builder):
     def _compared(self, op: ast.cmpop, left: Value, right: Value) -> Value:
         if isinstance(op, (ast.In, ast.NotIn)):
             magic = self.magic(right, "__contains__", [left])
-            found = magic if magic is not None else call_operator(self, "aten::__contains__", [right, left])
+            found = magic if magic is not None else self._contained(left, right)
             return call_operator(self, "aten::__not__", [found]) if isinstance(op, ast.NotIn) else found
         name = COMPARED[type(op)]
         magic = self.magic(left, f"__{name.removeprefix('aten::')}__", [right])
         return magic if magic is not None else call_operator(self, name, [left, right])
+
+    def _contained(self, item: Value, container: Value) -> Value:
+        if isinstance(container.type(), StringType) and isinstance(item.type(), StringType):
+            place = self.operator("aten::find", container, item, 0, self.operator("aten::len", container))
+            return self.operator("aten::ne", place, -1)
+        return call_operator(self, "aten::__contains__", [container, item])
 
     def _ternary(self, node: ast.IfExp, hint: Type | None) -> Value:
         found = self.condition(node.test)
@@ -390,19 +398,22 @@ class Expressions(Builder):
         if not node.elts:
             return self.empty_list() if wanted is None else self.list_of(wanted, [])
         values = [self.value(part, wanted) for part in node.elts]
-        return self.list_of(self._element(values, wanted, "List"), values)
+        return self.list_of(self._list_element(values, wanted), values)
 
-    def _element(self, values: list[Value], wanted: Type | None, what: str) -> Type:
-        """The type of elements; they are converted to it in place."""
-        if wanted is not None:
-            values[:] = [as_type(self, value, wanted) for value in values]
-            for value in values:
-                if not value.type().isSubtypeOf(wanted):
-                    raise self.error(
-                        f"{what} type annotation `{what}[{wanted}]` did not match the types of the given "
-                        f"{what.lower()} elements: {value.type()}"
-                    )
-            return wanted
+    def _list_element(self, values: list[Value], wanted: Type | None) -> Type:
+        """The type of the elements of a list, which are converted in place."""
+        if wanted is None:
+            return self._element(values)
+        values[:] = [as_type(self, value, wanted) for value in values]
+        if not all(value.type().isSubtypeOf(wanted) for value in values):
+            raise self.error(
+                f"List type annotation `List[{wanted}]` did not match the types of the given list elements, which were "
+                f"unified to {self._element(values)}"
+            )
+        return wanted
+
+    def _element(self, values: list[Value]) -> Type:
+        """The type that some values have in common."""
         kind = values[0].type()
         for value in values[1:]:
             unified = unify(kind, value.type(), union=True)
@@ -418,7 +429,14 @@ class Expressions(Builder):
             return self.node("prim::DictConstruct", [], kind)
         keys = [self.value(part, key) for part in node.keys if part is not None]
         values = [self.value(part, item) for part in node.values]
-        kind = DictType(self._element(keys, key, "Dict"), self._element(values, item, "Dict"))
+        kind = hint if isinstance(hint, DictType) else DictType(self._element(keys), self._element(values))
+        for found, wanted, what in ((keys, key, "keys"), (values, item, "values")):
+            if wanted is not None and not all(value.type().isSubtypeOf(wanted) for value in found):
+                shown = f"{kind}" if what == "keys" else f"`{kind}`, "
+                raise self.error(
+                    f"Type annotation was inferred to be {shown}but the type of {what} given by the dict literal is "
+                    f"{self._element(found)}"
+                )
         return self.node("prim::DictConstruct", [part for pair in zip(keys, values) for part in pair], kind)
 
     def _list_comprehension(self, node: ast.ListComp, hint: Type | None) -> Value:
@@ -637,7 +655,7 @@ class Expressions(Builder):
         iteration = value.iteration(self)
         if iteration is None:
             values = [part.value(self) for part in value.items(self)]
-            return self.list_of(self._element(values, None, "List"), values) if values else self.empty_list()
+            return self.list_of(self._element(values), values) if values else self.empty_list()
         made = self.list_of(TensorType.get(), [])
         loop = self.nodes("prim::Loop", [iteration.length(), self.constant(True)], [])
         block = loop.addBlock()

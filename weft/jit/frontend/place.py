@@ -11,7 +11,7 @@ from typing import Any
 
 from ...base.errors import InvalidType, RunError
 
-CONTEXT = 3  # lines shown before and after a place
+CONTEXT = 2  # lines shown before and after a place
 
 
 class ScriptError(RunError):

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ...eager.autograd.modes import enable_grad, no_grad
 from ...eager.functions.all import FUNCTIONS
 from ...eager.tensor.device import device as Device
 from ...eager.tensor.types import dtype, layout, memory_format
@@ -23,7 +24,21 @@ from . import language
 from .builder import Builder
 from .calls import call_inputs
 from .near import nearest
-from .sugar import Arguments, Builtin, Cast, Class, Form, Function, Keywords, Minimum, Simple, Sugar, called
+from .sugar import (
+    Arguments,
+    Builtin,
+    Cast,
+    Class,
+    Exceptions,
+    Managers,
+    Form,
+    Function,
+    Keywords,
+    Minimum,
+    Simple,
+    Sugar,
+    called,
+)
 
 _PREFIXES = {
     "weft": "aten::",
@@ -112,7 +127,7 @@ class Namespace(Sugar):
         missing = object()
         value = getattr(self._module, name, missing)
         if value is missing:
-            raise builder.error(f"object has no attribute {name}" + nearest(name, dir(self._module)))
+            raise builder.error(f"object has no attribute {name}." + nearest(name, dir(self._module)))
         found = self._sugar_of(value)
         return Opaque(value) if found is None else found
 
@@ -158,6 +173,10 @@ def plain_sugar(value: Any) -> Sugar | None:
         return Constant(value)
     if isinstance(value, Compiled):
         return Function(value)
+    if isinstance(value, type) and issubclass(value, BaseException):
+        return Exceptions(f"{value.__module__}.{value.__qualname__}")
+    if value is no_grad or value is enable_grad:
+        return Managers(value)
     if isinstance(value, Type):
         return Class(value)
     try:

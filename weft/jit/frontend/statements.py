@@ -18,6 +18,7 @@ import ast
 import enum
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..nodes import Block, Node, Value
 from ..types import BoolType, IntType, ListType, NoneType, TensorType, TupleType, Type
@@ -26,7 +27,7 @@ from .environment import Environment
 from .expressions import Condition, Expressions, Refinements
 from .indexing import indexed_views, set_tensor_item
 from .subset import BINARY
-from .sugar import Iteration, Simple, Sugar
+from .sugar import Exceptions, Iteration, Simple, Sugar
 
 Item = tuple[ast.stmt | Callable[[], None], int]  # a statement with its level; or what does the work of one
 Items = Sequence[Item]
@@ -61,6 +62,10 @@ class Statements(Expressions):
     annotated = False
     _loops = 0  # that are being compiled, one in the other
     _unrolled = False
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._managers: list[tuple[Value, int]] = []  # of with statements, with the loops that they are in
 
     # Sequences
 
@@ -292,9 +297,6 @@ class Statements(Expressions):
             result = loop.addOutput().setType(before[name].type)
             self._named(name, result)
             self.env.set(name, Simple(result), self.level, before[name].type)
-        for name in after.variables.keys() - base.variables.keys():
-            if not name.startswith("$"):
-                self.env.errors[name] = str(self.place.error(f"{name} is not defined in the loop's outside"))
         return self._after_loop(loop, block, after)
 
     def _is_carried(self, name: str) -> bool:
@@ -362,6 +364,7 @@ class Statements(Expressions):
                 value = self.declared(value, self.result)
         self.result = self.result or value.type()
         self._set_flag(VALUE, value)
+        self._exit_managers(self._managers)
         if self._loops:
             self._set_flag(STOP, self.constant(True))
             self._set_flag(RETURNED, self.constant(True))
@@ -369,16 +372,17 @@ class Statements(Expressions):
 
     def _break(self, node: ast.stmt) -> End:
         if self._unrolled:
-            word = "break" if isinstance(node, ast.Break) else "continue"
-            raise self.error(f"{word} cannot be used in a loop over a tuple or a list of modules, which is unrolled")
+            raise self.error(
+                "Because we emit iteration over modulelists or tuples as unrolled loops, we do not support break or "
+                "continue inside the body of these loops"
+            )
+        self._exit_managers([each for each in self._managers if each[1] == self._loops])
         if isinstance(node, ast.Break):
             self._set_flag(STOP, self.constant(True))
         return End.EXITS
 
     def _raise(self, node: ast.Raise) -> End:
-        message, kind = self._exception(node.exc)
-        made = self.nodes("prim::RaiseException", [message, kind], [])
-        del made
+        self.nodes("prim::RaiseException", self._exception(node.exc), [])
         return End.RAISES
 
     def _exception(self, node: ast.expr | None) -> tuple[Value, Value]:
@@ -386,22 +390,24 @@ class Statements(Expressions):
         name, arguments = (node.func, node.args) if isinstance(node, ast.Call) else (node, [])
         if name is None:
             raise self.error("raise without an exception is not supported")
-        qualified = self.exception_name(ast.unparse(name))
+        qualified = self.exception_name(name)
         values = [self.value(part) for part in arguments]
+        if not isinstance(node, ast.Call):
+            return self.constant(""), self.constant(None)
         if not values:
             text = self.constant("")
         elif len(values) == 1:
             text = values[0] if values[0].type().kind() == "StringType" else call_operator(self, "aten::str", values)
         else:
             text = call_operator(self, "aten::str", [self.tuple_of(values)])
-        return text, self.constant(qualified) if qualified else self.constant(None)
+        return text, self.constant(qualified)
 
-    def exception_name(self, text: str) -> str | None:
+    def exception_name(self, node: ast.expr) -> str:
         """The qualified name of a class of exceptions."""
-        kind = __builtins__[text] if isinstance(__builtins__, dict) and text in __builtins__ else None
-        if isinstance(kind, type) and issubclass(kind, BaseException):
-            return f"builtins.{text}"
-        return text
+        found = self.sugar(node)
+        if not isinstance(found, Exceptions):
+            raise self.error("exceptions must derive from BaseException")
+        return found.name
 
     def _assert(self, node: ast.Assert) -> End:
         condition = self.condition(node.test)
@@ -418,21 +424,12 @@ class Statements(Expressions):
     # Assignments
 
     def _assign(self, node: ast.Assign) -> End:
-        first = node.targets[0]
-        hint = self._hint_of(first)
-        sugar = self.sugar(node.value, hint)
+        sugar = self.sugar(node.value)
         if len(node.targets) > 1:
             sugar = Simple(sugar.value(self))
         for target in node.targets:
             self.assign_target(target, sugar, node.value)
         return End.FALLS
-
-    def _hint_of(self, target: ast.expr) -> Type | None:
-        """The type that a variable has already, outside of these statements."""
-        if not isinstance(target, ast.Name):
-            return None
-        known = self.env.get(target.id)
-        return None if known is None else known.outer_type(self.level)
 
     def assign_target(self, node: ast.expr, sugar: Sugar, right: ast.expr | None = None) -> None:
         if isinstance(node, ast.Name):
@@ -475,8 +472,8 @@ class Statements(Expressions):
     def _reassigned(self, name: str, sugar: Sugar, known: Sugar, outer: Type | None, kind: Type | None) -> Sugar:
         if kind is not None:
             raise self.error(
-                f"Attempting to declare and annotate the type of variable '{name}' that is already defined in an outer "
-                "block"
+                f"Attempting to declare and annotate the type of variable '{name}' but it is already defined in an "
+                "outer block"
             )
         if not isinstance(sugar, Simple) or outer is None:
             if outer is None and not isinstance(known, Simple) and self.level == 0:
@@ -533,7 +530,7 @@ class Statements(Expressions):
                     "Sliced expression not yet supported for subscripted assignment. File a bug if you want this"
                 )
             if isinstance(owner.type(), TupleType):
-                raise self.error("Tuple does not support indexed assignment")
+                raise self.error(f"{owner.type()} does not support subscripted assignment")
             index = self.value(node.slice)
             if self.magic(owner, "__setitem__", [index, value]) is None:
                 call_operator(self, "aten::_set_item", [owner, index, value])
@@ -600,19 +597,22 @@ class Statements(Expressions):
         return End.FALLS
 
     def _with(self, node: ast.With) -> End:
-        if end_of(node.body) is not End.FALLS:
-            raise self.error("a with statement that is left by return, break, continue or raise is not supported")
-        managers = []
+        before = list(self._managers)
         for item in node.items:
             manager = self.value(item.context_expr)
             entered = self.node("prim::Enter", [manager], NoneType.get())
-            managers.append(manager)
+            self._managers.append((manager, self._loops))
             if item.optional_vars is not None:
                 self.assign_target(item.optional_vars, Simple(entered))
-        end = self.run([(each, self.level) for each in node.body])
-        for manager in reversed(managers):
-            self.nodes("prim::Exit", [manager], [])
+        leave = functools.partial(self._exit_managers, self._managers[len(before) :])
+        end = self.run([*[(each, self.level) for each in node.body], (leave, self.level)])
+        self._managers = before
         return end
+
+    def _exit_managers(self, managers: Sequence[tuple[Value, int]]) -> None:
+        """Leaves the blocks of with statements."""
+        for manager, _ in reversed(managers):
+            self.nodes("prim::Exit", [manager], [])
 
     def _statement(self, node: ast.stmt) -> End:
         return _COMPILED[type(node)](self, node)

@@ -25,6 +25,7 @@ from ..types import (
     ListType,
     NoneType,
     OptionalType,
+    PyObjectType,
     StringType,
     TensorType,
     TupleType,
@@ -103,7 +104,7 @@ class Simple(Sugar):
             node = builder.nodes("prim::ListUnpack", [self._value], [kind.getElementType()] * count)
             return [Simple(part) for part in node.outputs()]
         if isinstance(kind, ListType):
-            raise builder.error("Provided list cannot be used as a tuple: its length is not known") from None
+            raise builder.error("cannot statically infer the expected size of a list in this context")
         if isinstance(kind, TensorType) and count is not None:
             listed = call_operator(builder, "aten::unbind", [self._value, builder.constant(0)])
             return Simple(listed).items(builder, count)
@@ -460,6 +461,27 @@ class Zipped(Sugar):
             return Tuple(parts)
 
         return Iteration(length, item)
+
+
+class Exceptions(Sugar):
+    """A class of exceptions, by its full name."""
+
+    kind = "exception"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Managers(Sugar):
+    """A class of context managers of Python's, for with statements."""
+
+    kind = "context manager"
+
+    def __init__(self, maker: Any) -> None:
+        self._maker = maker
+
+    def call(self, builder: Builder, args: Arguments, kwargs: Keywords) -> Sugar:
+        return Simple(called(builder, self._maker, self._maker.__name__, [], PyObjectType.get()))
 
 
 class Form(Sugar):
