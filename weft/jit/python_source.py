@@ -17,8 +17,8 @@ from ..eager.tensor.types import dtype
 from .classes import EnumType, NamedTupleType, is_plain_name
 from .constants import constant_of
 from .graph import Graph
+from .matching import operator_for
 from .nodes import Block, Node, Value
-from .schemata import operator_of
 from .schema import Argument, FunctionSchema
 from .source import quoted
 from .types import (
@@ -534,7 +534,7 @@ def _constants_of(graph: Graph) -> Iterator[Node]:
 
 def _schema(node: Node) -> FunctionSchema | None:
     try:
-        return operator_of(node).schema
+        return operator_for(node.kind(), [value.type() for value in node.inputs()]).schema
     except Error:
         return None  # an operator that nobody knows: all that it reads is written
 

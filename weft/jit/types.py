@@ -509,13 +509,23 @@ class DictType(_Parts):
         return self.parts[1]
 
 
+_RANKS = {  # of kinds of types in a union
+    kind: place
+    for place, kind in enumerate(
+        "AnyType EnumType AnyEnumType TensorType StorageType TupleType ListType DictType NumberType FloatType ComplexType "
+        "FutureType AwaitType RRefType IntType NoneType StringType _GeneratorType BoolType OptionalType VarType "
+        "DeviceObjType StreamObjType FunctionType ClassType".split()
+    )
+}
+
+
 class UnionType(_Parts):
     """A value of one of several types; of one type and None, it is an optional."""
 
     template, annotation_template = "Union({})", "Union[{}]"
 
     def __new__(cls, choices: Iterable[Type]) -> Any:
-        found = sorted(set(choices), key=lambda choice: (not isinstance(choice, TensorType), choice.str()))
+        found = sorted(set(choices), key=lambda choice: (_RANKS.get(choice.kind(), len(_RANKS)), choice.str()))
         if len(found) == 1:
             return found[0]
         if len(found) == 2 and any(isinstance(choice, NoneType) for choice in found):
