@@ -11,6 +11,7 @@ PUBLIC_NAMES = {
         "schema": "Argument FunctionSchema parse_schema",
         "parse": "parse_ir",
         "filecheck": "FileCheck",
+        "frontend.decl": "merge_type_from_type_comment parse_type_comment",
     }.items()
     for name in names.split()
 }
