@@ -15,6 +15,7 @@ PUBLIC_NAMES = {
         "functions": "ScriptFunction ScriptMethod",
         "modules": "ScriptModule",
         "frontend.compiler": "CompilationUnit",
+        "frontend.decl": "merge_type_from_type_comment parse_type_comment",
     }.items()
     for name in names.split()
 }

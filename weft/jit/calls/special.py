@@ -220,6 +220,8 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "aten::index_put_": _index_put_,
     "aten::index_put": _index_put,
     "aten::unfold": lambda input, dim, size, step: Tensor.unfold(input, dim, size, step),  # type: ignore[attr-defined]
+    "aten::numpy_T": lambda input: input.T,
+    "aten::matrix_H": lambda input: input.H,
     "aten::nll_loss": _nll_loss,
     "aten::nll_loss_nd": _nll_loss,
     "aten::nll_loss2d": _nll_loss,

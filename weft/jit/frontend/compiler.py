@@ -6,6 +6,7 @@ import ast
 import builtins
 import functools
 import inspect
+import textwrap
 import types
 import weakref
 from collections.abc import Callable, Mapping
@@ -172,7 +173,7 @@ class CompilationUnit:
 
     def define(self, text: str) -> None:
         """Adds the functions of a text."""
-        self._add(inspect.cleandoc(text) + "\n")
+        self._add(textwrap.dedent(text))
         for function in self._functions.values():
             function.graph  # noqa: B018
 
