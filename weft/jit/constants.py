@@ -86,6 +86,8 @@ def make_constant(node: Node, value: Any) -> None:
         node._set(_LISTED[type(kind.getElementType())], "value", value)
     elif type(kind) in _ALONE:
         node._set(_ALONE[type(kind)], "value", value)
+    elif isinstance(kind, DeviceObjType):
+        node._set("s", "value", str(value))
     elif value is not None:
         node._set("ival", "value", value)
 
@@ -100,6 +102,8 @@ def constant_of(node: Node) -> Any:
         return bool(value)
     if isinstance(kind, FloatType):
         return float(value)
+    if isinstance(kind, DeviceObjType):
+        return Device(value)
     if isinstance(kind, ListType) and isinstance(kind.getElementType(), BoolType):
         return [bool(item) for item in value]
     return list(value) if isinstance(value, list) else value

@@ -81,9 +81,13 @@ def _nodes(nodes: Any, indent: str, subgraphs: _Subgraphs) -> Iterator[str]:
 
 def _line(node: Node, subgraphs: _Subgraphs) -> str:
     outputs = ", ".join([_defined(value) for value in node.outputs()])
-    attributes = ", ".join([f"{name}={_attribute(node, name, subgraphs)}" for name in node.attributeNames()])
+    names, kind = node.attributeNames(), node.kind()
+    if "Subgraph" in names:  # the graph that the node runs gives it its name
+        names.remove("Subgraph")
+        kind = _attribute(node, "Subgraph", subgraphs)
+    attributes = ", ".join([f"{name}={_attribute(node, name, subgraphs)}" for name in names])
     source = f" # {node.sourceRange()}" if node.sourceRange() else ""
-    return f"{outputs} = {node.kind()}{f'[{attributes}]' if attributes else ''}({_read(node)}){source}"
+    return f"{outputs} = {kind}{f'[{attributes}]' if attributes else ''}({_read(node)}){source}"
 
 
 def _attribute(node: Node, name: str, subgraphs: _Subgraphs) -> str:
