@@ -372,6 +372,12 @@ class FunctionType(Type):
 
     annotation_str = property(str)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FunctionType) and self.function is other.function
+
+    def __hash__(self) -> int:
+        return hash((FunctionType, id(self.function)))
+
 
 class _Parts(Type):
     """A type made of others."""
