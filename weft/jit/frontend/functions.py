@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from ..functions import Function
 from ..graph import Graph
-from ..run.code import Code
-from ..run.interpreter import run
 from ..schema import _MISSING, Argument, FunctionSchema
 from ..types import NoneType, TensorType, Type
 from .annotations import Annotations
@@ -71,8 +69,6 @@ class SourceFunction(Function):
         self._result = self.declared
         self._callees: list[tuple[SourceFunction, Place]] = []
 
-    _code: Code | None
-
     @property
     def graph(self) -> Graph:
         if self._graph is None:
@@ -91,15 +87,6 @@ class SourceFunction(Function):
     def known_schema(self) -> FunctionSchema | None:
         """The schema, if the type of the result is known."""
         return None if self._result is None else _schema(self.name, self.parameters, self._result)
-
-    def executable(self) -> Code:
-        if self._code is None:
-            self._code = Code(self.graph, self.name)
-        return self._code
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        values = run(self.executable(), self.schema.bound(args, kwargs))
-        return values[0]
 
     def _emit(self) -> None:
         emitter = _Emitter(self)
