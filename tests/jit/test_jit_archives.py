@@ -490,3 +490,58 @@ def test_gradients_flow_through_programs(torch):
     grads = dict(there.named_parameters())
     for name, parameter in ours.named_parameters():
         assert_same(plain(parameter.grad), plain(grads[name].grad))
+
+
+def collatz(start: int, most: int = 100) -> tuple[int, list[int]]:
+    steps = 0
+    seen: list[int] = []
+    for step in range(most):
+        if start == 1:
+            break
+        seen.append(start)
+        if start % 2 == 0:
+            start = start // 2
+            continue
+        start = 3 * start + 1
+        steps = step
+    return steps, seen
+
+
+def scaled(x, factor: float = 2.5, words: dict[str, float] | None = None):
+    if words is not None:
+        for key in words:
+            x = x * words[key]
+    while bool(x.sum() > 10.0):
+        x = x / 2
+    return x * factor, [factor, 1e16, -0.0]
+
+
+@pytest.mark.parametrize("function", [collatz, scaled])
+def test_functions_of_weft_run_in_pytorch(torch, function):
+    ours = weft.jit.script(function)
+    back = torch.jit.load(io.BytesIO(ours.save_to_buffer()))
+    calls = [[27], [7, 3], [1]]
+    if function is scaled:
+        calls = [[random(3)], [random(2) + 40, 0.5], [random(1), 1.0, {"a": 2.0}]]
+    for call in calls:
+        expected = plain(ours(*given(torch, call, weft)))
+        assert_same(plain(back(*given(torch, call, torch))), expected)
+        assert_same(plain(function(*given(torch, call, torch))), expected)
+    again = loaded(ours.save_to_buffer())
+    assert again.code == loaded(again.save_to_buffer()).code
+
+
+def test_what_cannot_be_saved_says_why(tmp_path):
+    with pytest.raises(weft.Error, match=r"weft\.jit\.script"):
+        weft.jit.save(weft.nn.Linear(2, 2), tmp_path / "m.pt")
+    with pytest.raises(weft.Error, match="write"):
+        weft.jit.save(weft.jit.script(collatz), 3)
+
+
+def test_graphs_with_what_is_called_in_its_place(torch):
+    net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
+    ours = loaded(archived(torch, torch.jit.script(net)))
+    kinds = [node.kind() for node in ours.inlined_graph.nodes()]
+    assert "aten::linear" in kinds
+    assert "prim::CallMethod" not in kinds
+    assert "prim::CallMethod" in [node.kind() for node in ours.graph.nodes()]
