@@ -518,9 +518,9 @@ class DictType(_Parts):
 _RANKS = {  # of kinds of types in a union
     kind: place
     for place, kind in enumerate(
-        "AnyType EnumType AnyEnumType TensorType StorageType TupleType ListType DictType NumberType FloatType ComplexType "
-        "FutureType AwaitType RRefType IntType NoneType StringType _GeneratorType BoolType OptionalType VarType "
-        "DeviceObjType StreamObjType FunctionType ClassType".split()
+        "AnyType EnumType AnyEnumType TensorType StorageType TupleType ListType DictType NumberType FloatType "
+        "ComplexType FutureType AwaitType RRefType IntType NoneType StringType _GeneratorType BoolType OptionalType "
+        "VarType DeviceObjType StreamObjType FunctionType ClassType".split()
     )
 }
 
