@@ -28,7 +28,7 @@ ALLOWED = {
     "runtime": {"base", "llvmlite", "numpy"},
     "compiler": {*COMPILER_ROOMS, "numpy"},
     "eager": {*COMPILER_ROOMS, "compiler", "numpy", "ml_dtypes"},
-    "jit": {"base", "eager", "numpy"},
+    "jit": {*COMPILER_ROOMS, "compiler", "eager", "nn", "optim", "numpy"},
     "nn": {"base", "eager", "numpy"},
     "optim": {"base", "eager", "nn", "numpy"},
     "utils": {"base", "eager", "numpy"},

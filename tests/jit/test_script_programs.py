@@ -5,8 +5,8 @@ import warnings
 
 import numpy as np
 import pytest
-from oracles import oracle
 from jit.script_cases import assert_same, drawn, function, given, plain, programs
+from oracles import oracle
 
 import weft
 from weft.jit.parse import parse_ir
@@ -73,7 +73,7 @@ def test_schemas_of_programs_are_those_of_pytorch(name):
 @pytest.mark.parametrize("name", REJECTED)
 def test_what_is_wrong_with_a_program_is_said_as_by_pytorch(name):
     source, torch = REJECTED[name].source, oracle("torch")
-    with pytest.raises(Exception) as theirs:  # noqa: PT011
+    with pytest.raises(Exception) as theirs:
         scripted(torch, source, f"<{name}>")
     with pytest.raises(weft.base.errors.RunError) as ours:
         scripted(weft, source, f"<{name}>")
@@ -112,7 +112,7 @@ def test_units_of_text(rng):
     assert ours.f(number, y=5) == theirs.f(number, y=5)
     assert str(ours.f.schema) == str(theirs.f.schema)
     with pytest.raises(AttributeError):
-        ours.h  # noqa: B018
+        ours.h
 
 
 def test_long_programs_and_deep_calls_are_no_problem(rng):
@@ -130,8 +130,19 @@ def test_long_programs_and_deep_calls_are_no_problem(rng):
         scripted(weft, "def f(x: int):\n    return " + "-(" * 150 + "x" + ")" * 150 + "\n", "<nested>")
 
 
+def test_functions_of_one_name_are_two(rng):
+    one, two = (function(f"def f(x: int):\n    return x + {n}\n", weft, f"<one {n}>") for n in (1, 100))
+    source = "def f(x: int):\n    return one(x), two(x)\n"
+    caller = function(source, weft, "<caller>")
+    caller.__globals__.update(one=one, two=two)
+    number = int(rng.integers(1000))
+    assert weft.jit.script(caller)(number) == (number + 1, number + 100)
+
+
 def test_arrays_that_need_gradients_have_them(rng):
-    compiled = scripted(weft, "def f(x):\n    y = x\n    for i in range(3):\n        y = y * x\n    return y.sum()\n", "<g>")
+    compiled = scripted(
+        weft, "def f(x):\n    y = x\n    for i in range(3):\n        y = y * x\n    return y.sum()\n", "<g>"
+    )
     array = rng.standard_normal(5)
     x = weft.tensor(array, requires_grad=True)
     compiled(x).backward()

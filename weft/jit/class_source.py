@@ -7,7 +7,6 @@ from typing import Any
 from ..base.errors import Unsupported
 from ..eager.tensor.tensor import Tensor
 from .classes import BUFFER, PARAMETER, EnumType, InterfaceType, NamedTupleType, ScriptClass, is_plain_name
-from .functions import Function
 from .graph import Graph
 from .python_source import INDENT, SourcePrinter
 from .source import quoted
@@ -31,7 +30,7 @@ class Sources:
         """The text of each file, by its path."""
         while self._waiting:
             used = self._waiting.pop(0)
-            name = used.qualified_name if isinstance(used, Function) else used.qualified_name()
+            name = used.qualified_name if callable(used) else used.qualified_name()
             if name not in self._known:
                 self._known.add(name)
                 self._write(name, used)
@@ -48,7 +47,7 @@ class Sources:
         self._waiting += printer.uses.values()
 
     def _source(self, printer: SourcePrinter, used: Any, name: str) -> list[str]:
-        if isinstance(used, Function):
+        if callable(used):  # a function
             self.graphs.append(used.graph)
             return printer.function(used, name)
         if isinstance(used, ScriptClass):

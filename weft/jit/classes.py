@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..base.errors import NameTaken, NoAttribute
+from ..base.errors import InvalidType, NameTaken, NoAttribute
 from .schema import Argument, FunctionSchema, converted
 from .types import AnyEnumType, ClassType, TupleType, Type
 
@@ -90,6 +90,14 @@ class ScriptClass(ClassType):
             known = ", ".join(self.attributes) or "none"
             raise NoAttribute(f"{self._name} has no attribute {name!r}", why=f"it has {known}")
         return self.attributes[name].type
+
+    def fitted(self, name: Text, value: Any) -> Any:
+        """A value as an attribute has it."""
+        kind = self.attribute_type(name)
+        try:
+            return converted(value, kind)
+        except InvalidType as error:
+            raise error.at(f"attribute {name!r} of {self._name}") from None
 
     def find_method(self, name: Text) -> Function | None:
         return self.methods.get(name)
@@ -187,7 +195,8 @@ class EnumType(Type):
 
     def __init__(self, name: Text, value: Type, members: Mapping[Text, Any]) -> None:
         self._name, self.value, self.members = name, value, dict(members)
-        self.python: Any = enum.Enum(self.name(), self.members)
+        make: Any = enum.Enum
+        self.python: Any = make(self.name(), self.members)
 
     def name(self) -> Text:
         return self._name.rpartition(".")[2]
@@ -243,7 +252,7 @@ class ScriptObject:
         return self.get_attribute(name) if function is None else function.bound_to(self)
 
     def __setattr__(self, name: Text, value: Any) -> None:
-        self.set_attribute(name, converted(value, self._type.attribute_type(name)))
+        self.set_attribute(name, self._type.fitted(name, value))
 
     def __dir__(self) -> list[Text]:
         return [*object.__dir__(self), *self._values, *self._type.methods]

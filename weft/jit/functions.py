@@ -3,16 +3,18 @@ instructions when it is first called."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..base.errors import RunError
+from .archive.write import save, saved
+from .classes import ScriptClass, ScriptObject
 from .graph import Graph
 from .passes.inlining import inline
 from .python_source import function_source
 from .run.code import Code
 from .run.interpreter import run
-from .schema import FunctionSchema
+from .schema import Argument, FunctionSchema
 
 
 class Function:
@@ -79,6 +81,31 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.run(self.schema.bound(args, kwargs))
+
+    def as_module(self) -> ScriptObject:
+        """A module without anything, whose forward is this function: what an archive of a function holds."""
+        kind = ScriptClass("__torch__.PlaceholderModule", is_module=True)
+        schema = FunctionSchema(
+            "forward", "", [Argument("self", kind), *self.schema.arguments], list(self.schema.returns)
+        )
+        kind.add_method(Function(f"{kind.qualified_name()}.forward", schema, lambda: self._graph_with(kind)))
+        return ScriptObject(kind)
+
+    def _graph_with(self, owner: ScriptClass) -> Graph:
+        made = Graph()
+        made.addInput("self").setType(owner)
+        inputs = [made.addInput().copyMetadata(value) for value in self.graph.inputs()]
+        for value in made.insertGraph(self.graph, inputs):
+            made.registerOutput(value)
+        return made
+
+    def save(self, f: Any, _extra_files: Mapping[str, str] | None = None) -> None:
+        """Writes it to a path or a file, as a module whose forward it is."""
+        save(self, f, _extra_files)
+
+    def save_to_buffer(self, _extra_files: Mapping[str, str] | None = None) -> bytes:
+        """What `save` writes, as bytes."""
+        return saved(self, _extra_files)
 
     def bound_to(self, owner: Any) -> ScriptMethod:
         return ScriptMethod(owner, self)

@@ -13,7 +13,6 @@ from .archive.write import save, saved
 from .classes import BUFFER, PARAMETER, ScriptClass
 from .functions import Function, ScriptMethod
 from .graph import Graph
-from .schema import converted
 
 _IN_OBJECT = frozenset(["training", "_is_full_backward_hook"])  # attributes that `nn.Module` itself has
 
@@ -77,8 +76,7 @@ class ScriptModule(Module):
                 raise NoAttribute(f"{name!r} of {kind} cannot be set", why="it is part of the class")
             super().__setattr__(name, value)
             return
-        wanted = kind.attributes[name].type
-        self.set_attribute(name, converted(value, wanted))
+        self.set_attribute(name, kind.fitted(name, value))
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._type.methods})
@@ -86,7 +84,7 @@ class ScriptModule(Module):
     # What it computes
 
     @property
-    def forward(self) -> Any:  # type: ignore[override]
+    def forward(self) -> Any:
         return self._get_method("forward")
 
     @property

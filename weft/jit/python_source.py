@@ -29,7 +29,6 @@ from .types import (
     ListType,
     NoneType,
     OptionalType,
-    TensorType,
     TupleType,
     Type,
     UnionType,
@@ -44,7 +43,7 @@ LONG = 40  # letters, with those before it, from which on an expression gets a l
 DEEPEST = 90  # levels of blocks; Python reads a hundred
 _RESERVED = frozenset(
     [*keyword.kwlist, *"_ aten attribute CONSTANTS fork getattr inf nan infj nanj ops torch __torch__".split()]
-    + "uninitialized unchecked_cast annotate range print isinstance int float bool str complex".split()
+    + "uninitialized unchecked_cast annotate range print isinstance int float bool str".split()
 )
 _CONSTANT_LIKE = ("prim::Constant", "prim::Uninitialized")
 
@@ -382,7 +381,7 @@ class SourcePrinter:
         if node.kind() == "prim::Uninitialized":
             return f"uninitialized({self.type_text(kind)})"
         if isinstance(kind, FunctionType):
-            name = kind.function.qualified_name
+            name: str = kind.function.qualified_name
             self.uses.setdefault(name, kind.function)
             return name
         return self.literal(constant_of(node), kind)
@@ -500,7 +499,7 @@ def _may_be_inlined(value: Value) -> bool:
         return False
     if value.hasDebugName() and user.kind() != "prim::Return":
         return False
-    if user.kind() == "prim::Loop" and offset >= 2 or user.kind() == "prim::fork":
+    if (user.kind() == "prim::Loop" and offset >= 2) or user.kind() == "prim::fork":
         return False
     if user.kind() == "prim::If" and node.kind() == "prim::isinstance":  # the branch knows more of the value
         return False

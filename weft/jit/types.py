@@ -372,6 +372,12 @@ class FunctionType(Type):
 
     annotation_str = property(str)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FunctionType) and self.function is other.function
+
+    def __hash__(self) -> int:
+        return hash((FunctionType, id(self.function)))
+
 
 class _Parts(Type):
     """A type made of others."""
@@ -512,9 +518,9 @@ class DictType(_Parts):
 _RANKS = {  # of kinds of types in a union
     kind: place
     for place, kind in enumerate(
-        "AnyType EnumType AnyEnumType TensorType StorageType TupleType ListType DictType NumberType FloatType ComplexType "
-        "FutureType AwaitType RRefType IntType NoneType StringType _GeneratorType BoolType OptionalType VarType "
-        "DeviceObjType StreamObjType FunctionType ClassType".split()
+        "AnyType EnumType AnyEnumType TensorType StorageType TupleType ListType DictType NumberType FloatType "
+        "ComplexType FutureType AwaitType RRefType IntType NoneType StringType _GeneratorType BoolType OptionalType "
+        "VarType DeviceObjType StreamObjType FunctionType ClassType".split()
     )
 }
 

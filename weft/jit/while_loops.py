@@ -34,13 +34,13 @@ def with_source(graph: Graph) -> Graph:
     >>> from .parse import parse_ir
     >>> graph = parse_ir('''
     ... graph(%most : int, %going : bool):
-    ...   loop = prim::Loop(%most, %going)
-    ...     block0(%turn : int):
-    ...       -> (%going)
-    ...   return (%most)
-    ... '''.replace("loop =", "="))
-    >>> [node.kind() for node in with_source(graph).nodes()][-2:]
-    ['prim::Constant', 'prim::Loop']
+    ...   %last : int = prim::Loop(%most, %going, %most)
+    ...     block0(%turn : int, %before : int):
+    ...       -> (%going, %turn)
+    ...   return (%last)
+    ... ''')
+    >>> [node.kind() for node in with_source(graph).nodes()]
+    ['prim::Constant', 'aten::lt', 'aten::__and__', 'prim::Constant', 'prim::Loop']
     """
 
     def has_both(loop: Node) -> bool:

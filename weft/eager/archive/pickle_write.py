@@ -176,11 +176,7 @@ class Pickler:
             if source is not None:
                 self._remember_object(source)
 
-        steps = [
-            Named(call.name),
-            call.arguments,
-            _Step(lambda: self._out.append(b"\x81" if call.new else b"R")),
-        ]
+        steps = [Named(call.name), call.arguments, _Step(lambda: self._out.append(b"\x81" if call.new else b"R"))]
         state = [] if call.state is None else [call.state, _Step(lambda: self._out.append(b"b"))]
         steps += [*state, _Step(remember)] if call.late else [_Step(remember), *state]
         self._then(*steps)

@@ -21,6 +21,7 @@ from .fitting import misfit
 from .program import Program
 
 MOST_BYTES, MOST_GROWTH = 1 << 24, 16  # of a pickle: a byte of it can become an object of a hundred bytes
+_ELEMENTS = ("int", "double", "bool", "tensor", "complex")
 DEEPEST = 200  # levels of modules in modules
 _STATE = ("__getstate__", "__setstate__")
 # Names of PyTorch's that values of a program are made of.
@@ -43,22 +44,9 @@ def _tagged(value: Any, tag: Any) -> Any:
     return value
 
 
-_OWN = {
-    f"torch.jit._pickle.{name}": Maker(name, make)
-    for name, make in {
-        "build_intlist": _as_list,
-        "build_doublelist": _as_list,
-        "build_boollist": _as_list,
-        "build_tensorlist": _as_list,
-        "build_complexlist": _as_list,
-        "restore_type_tag": _tagged,
-    }.items()
-}
-
-
-def list_makers() -> dict[str, Maker]:
-    """The names by which pickles make lists of one type."""
-    return dict(_OWN)
+# Names by which pickles make containers of one type.
+CONTAINERS = {f"torch.jit._pickle.build_{kind}list": Maker(f"build_{kind}list", _as_list) for kind in _ELEMENTS}
+CONTAINERS["torch.jit._pickle.restore_type_tag"] = Maker("restore_type_tag", _tagged)
 
 
 class Values:
@@ -104,9 +92,9 @@ class Values:
 
     def _find(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
-        if full in _OWN:
-            return _OWN[full]
-        if full in _PLAIN or module == "torch" and name.endswith("Storage") or full == "torch.storage.UntypedStorage":
+        if full in CONTAINERS:
+            return CONTAINERS[full]
+        if full in _PLAIN or (module == "torch" and name.endswith("Storage")) or full == "torch.storage.UntypedStorage":
             return find_global(module, name)
         if full not in self._makers:
             kind = self._program.find(full) if module.partition(".")[0].startswith("__torch__") else None

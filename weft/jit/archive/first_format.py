@@ -19,7 +19,7 @@ from ...eager.tensor.types import DTYPE_NAMES
 from ..classes import BUFFER, PARAMETER, ScriptClass
 from ..modules import ScriptModule
 from ..types import BoolType, TensorType
-from .data import DEEPEST, list_makers
+from .data import CONTAINERS, DEEPEST
 from .fitting import misfit
 from .program import Program
 from .sources import ROOT, Sources, definitions
@@ -64,10 +64,10 @@ def _json(archive: PyTorchFileReader) -> Any:
 
 def _field(entry: Any, name: str, kind: type, default: Any = None) -> Any:
     """A field of an object; fields that are what they are by default may be left out."""
-    value = entry.get(name, default) if isinstance(entry, dict) else None
+    value: Any = entry.get(name, default) if isinstance(entry, dict) else None
     if kind is int and isinstance(value, str) and value.isdecimal() and len(value) < 19:  # numbers of 64 bits are text
         value = int(value)
-    if type(value) is not kind or (kind is int and value < 0):
+    if type(value) is not kind or (isinstance(value, int) and value < 0):
         raise ArchiveError(f"model.json has {shown(value)} as {name!r}", why=f"it is a {kind.__name__}")
     return value
 
@@ -151,7 +151,7 @@ class _Reader:
 
     def _attribute(self, number: int) -> Any:
         if self._attributes is None:
-            makers = list_makers() | {
+            makers = CONTAINERS | {
                 "torch.jit._pickle.build_tensor_from_id": Maker("build_tensor_from_id", self._tensor)
             }
             content = self._archive.get_record("attributes.pkl")

@@ -1,5 +1,5 @@
-"""What names stand for in the sources of an archive: operators, classes and functions of the archive, its constants, and
-a few words of the language. There are no others."""
+"""What names stand for in the sources of an archive: operators, classes and functions of the archive, its constants,
+and a few words of the language. There are no others."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...eager.tensor.tensor import Tensor
-from ..functions import Function as Compiled
-from ..nodes import Value
-from ..operators import operators_of
 from ..frontend.builder import Builder
 from ..frontend.python_values import FORMS, Constant
 from ..frontend.sugar import Arguments, Builtin, Cast, Class, Form, Function, Keywords, Simple, Sugar
+from ..functions import Function as Compiled
+from ..nodes import Value
+from ..operators import operators_of
 from ..types import BoolType, ComplexType, FloatType, IntType, StringType, TensorType, Type
 
 if TYPE_CHECKING:

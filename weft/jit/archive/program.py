@@ -12,14 +12,14 @@ from ...eager.archive.errors import ArchiveError
 from ...eager.tensor.device import device as Device
 from ..classes import ATTRIBUTE, BUFFER, PARAMETER, EnumType, InterfaceType, NamedTupleType, ScriptClass, is_plain_name
 from ..constants import type_of
+from ..frontend.annotations import Annotations
+from ..frontend.functions import Origin, SourceFunction
+from ..frontend.place import Source
 from ..functions import Function
 from ..ordered_outputs import order_outputs
 from ..passes.dead_code import eliminate_dead_code
 from ..passes.tuples import lower_simple_tuples
 from ..schema import Argument, FunctionSchema, converted
-from ..frontend.annotations import Annotations
-from ..frontend.functions import Origin, SourceFunction
-from ..frontend.place import Source
 from ..types import Type
 from .names import resolver
 from .sources import ROOT, Defined, Sources, lines_of, own_part, parsed

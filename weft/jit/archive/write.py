@@ -18,10 +18,7 @@ from ...eager.archive.reduce import StorageTable
 from ...eager.archive.replace import replacing
 from ...eager.tensor.parameter import Parameter
 from ..class_source import Sources
-from ..classes import EnumType, NamedTupleType, ScriptClass, ScriptObject
-from ..functions import Function
-from ..graph import Graph
-from ..schema import Argument, FunctionSchema
+from ..classes import EnumType, NamedTupleType, ScriptClass
 from ..types import DictType, ListType, OptionalType, TupleType, Type
 from .versions import version_of
 
@@ -50,7 +47,7 @@ def saved(m: Any, _extra_files: Mapping[str, str] | None = None) -> bytes:
 
 
 def _write(m: Any, file: Any, name: str, extra: Mapping[str, str]) -> None:
-    module = _holder(m) if isinstance(m, Function) else m
+    module = m.as_module() if hasattr(m, "as_module") else m
     if not isinstance(getattr(module, "_type", None), ScriptClass):
         raise InvalidType(
             f"a {type(m).__name__} cannot be saved as a program",
@@ -68,25 +65,6 @@ def _write(m: Any, file: Any, name: str, extra: Mapping[str, str]) -> None:
     archive.write_record("byteorder", sys.byteorder.encode())
     write_extra_files(archive, extra)
     archive.write_end_of_file()
-
-
-def _holder(function: Function) -> ScriptObject:
-    """A module without anything, whose forward is a function."""
-    kind = ScriptClass("__torch__.PlaceholderModule", is_module=True)
-    schema = function.schema
-    owner = Argument("self", kind)
-    with_owner = FunctionSchema("forward", "", [owner, *schema.arguments], schema.returns)
-
-    def graph() -> Graph:
-        made = Graph()
-        made.addInput("self").setType(kind)
-        inputs = [made.addInput().copyMetadata(value) for value in function.graph.inputs()]
-        for value in made.insertGraph(function.graph, inputs):
-            made.registerOutput(value)
-        return made
-
-    kind.add_method(Function(f"{kind.qualified_name()}.forward", with_owner, graph))
-    return ScriptObject(kind)
 
 
 def _write_values(archive: PyTorchFileWriter, name: str, value: Any, kind: Type) -> None:

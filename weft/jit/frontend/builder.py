@@ -97,5 +97,9 @@ class Builder:
         """The schema of a function that is called."""
         return function.schema
 
+    def python_method(self, owner: Value, kind: Type, name: str) -> Any:
+        """What a method of a class of Python stands for that was not compiled yet; None if there is none."""
+        return None
+
     def shown_type(self, value: Value) -> str:
         return f"{value.type()} (inferred)" if value in self.inferred else repr(value.type())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from ..matching import Conversion, Match, Mismatch, _conversion, has_variables, matched
@@ -79,6 +80,7 @@ def call_operator(
 _Special = Callable[[Builder, Value, Value], Value]
 
 
+@cache
 def _candidates(name: str) -> list[tuple[Operator, _Special | None]]:
     found: list[tuple[Operator, _Special | None]] = [(operator, None) for operator in operators_of(name)]
     bare = name.removeprefix("aten::")

@@ -14,6 +14,7 @@ from typing import Any, Optional
 
 from ...base.errors import InvalidType, NoAttribute
 from ...eager.functions.all import FUNCTIONS
+from ...nn.modules.module import Module
 from ..functions import Function as Compiled
 from ..types import Type
 from .annotations import Annotations
@@ -21,6 +22,7 @@ from .functions import Origin, SourceFunction
 from .language import IGNORED, MODIFIER, UNUSED
 from .library import RENAMED
 from .library import SOURCE as LIBRARY
+from .modules import scripted_module
 from .place import Source, UnsupportedNodeError, source_of
 from .python_values import Ignored, Namespace, is_function, plain_sugar
 from .sugar import Builtin, Function, Operators, Sugar
@@ -48,9 +50,11 @@ def names_of(function: Any) -> Callable[[str], Any]:
 
 def sugar_of(value: Any) -> Sugar | None:
     """What a value of Python stands for in a program; None if programs have nothing like it."""
-    found = _library().get(value) if is_function(value) else plain_sugar(value)
-    if found is None:
-        found = plain_sugar(value)
+    if is_function(value) and value.__module__.startswith("weft."):
+        value = _public(value)
+        if value in _library():
+            return _library()[value]
+    found = plain_sugar(value)
     if found is not None:
         return found
     if isinstance(value, types.ModuleType):
@@ -63,6 +67,13 @@ def sugar_of(value: Any) -> Sugar | None:
             return Ignored(value, _origin(value).schema(value.__name__))
         return Function(function_of(value))
     return None
+
+
+def _public(function: Any) -> Any:
+    """The function of weft's that users know, where its modules have the one that does the work."""
+    alike = [FUNCTIONS[space].get(function.__name__) for space in ("weft.nn.functional", "weft")]
+    known = [each for each in alike if each is not None and inspect.unwrap(each) is inspect.unwrap(function)]
+    return known[0] if known and function not in known else function
 
 
 @functools.cache
@@ -146,8 +157,10 @@ def script(subject: Any, *ignored: Any, **options: Any) -> Any:
     """
     if isinstance(subject, Compiled):
         return subject
+    if isinstance(subject, Module):
+        return scripted_module(subject, _origin, sugar_resolver)
     if not is_function(subject):
-        raise InvalidType(f"script takes a function, not {subject!r:.80}", hint="a function with a source")
+        raise InvalidType(f"script takes a function or a module, not {subject!r:.80}", hint="one with a source")
     found = function_of(subject)
     found.graph  # noqa: B018
     return found

@@ -12,16 +12,19 @@ from typing import Any, NamedTuple
 
 from ..functions import Function
 from ..graph import Graph
-from ..run.code import Code
-from ..run.interpreter import run
+from ..nodes import Value
+from ..passes.constants import pool_constants
+from ..passes.dead_code import eliminate_dead_code
 from ..schema import _MISSING, Argument, FunctionSchema
 from ..types import NoneType, TensorType, Type
 from .annotations import Annotations
 from .calls import unify
+from .language import IGNORED, MODIFIER, UNUSED
 from .place import Place, ScriptError, Source
+from .python_values import Ignored
 from .statements import VALUE, End, Item, Statements, end_of
 from .subset import check_function
-from .sugar import Simple, Sugar
+from .sugar import Method, Simple, Sugar
 
 _TYPE_COMMENT = re.compile(r"#\s*type:\s*(.*)$")
 
@@ -34,6 +37,7 @@ class Parameter(NamedTuple):
     inferred: bool
     default: Any = _MISSING
     keyword: bool = False
+    length: int | None = None  # of a list for which one number may stand
 
 
 class Needed(Exception):
@@ -71,8 +75,6 @@ class SourceFunction(Function):
         self._result = self.declared
         self._callees: list[tuple[SourceFunction, Place]] = []
 
-    _code: Code | None
-
     @property
     def graph(self) -> Graph:
         if self._graph is None:
@@ -92,24 +94,17 @@ class SourceFunction(Function):
         """The schema, if the type of the result is known."""
         return None if self._result is None else _schema(self.name, self.parameters, self._result)
 
-    def executable(self) -> Code:
-        if self._code is None:
-            self._code = Code(self.graph, self.name)
-        return self._code
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        values = run(self.executable(), self.schema.bound(args, kwargs))
-        return values[0]
-
     def _emit(self) -> None:
         emitter = _Emitter(self)
         emitter.compile()
+        eliminate_dead_code(emitter.graph)
+        pool_constants(emitter.graph)
         self._graph, self._result = emitter.graph, emitter.result
         self._callees = emitter.callees
 
 
 def _schema(name: str, parameters: Sequence[Parameter], result: Type) -> FunctionSchema:
-    arguments = [Argument(each.name, each.type, None, each.default, each.keyword) for each in parameters]
+    arguments = [Argument(each.name, each.type, each.length, each.default, each.keyword) for each in parameters]
     return FunctionSchema(name, "", arguments, [Argument("", result)])
 
 
@@ -204,6 +199,16 @@ class _Emitter(Statements):
             self.result = unify(self.result, NoneType.get())
         return self._return(node)
 
+    def python_method(self, owner: Value, kind: Type, name: str) -> Sugar | None:
+        python: Any = kind
+        function = python.python_method(name) if hasattr(kind, "python_method") else None
+        modifier = getattr(function, MODIFIER, None)
+        if function is None or modifier == UNUSED:
+            return None if function is None else Ignored(function, None)
+        if modifier == IGNORED:
+            return Ignored(function, python.origin_of(function)._replace(self_type=kind).schema(name), owner)
+        return Method(owner, name, function=python.source_method(name))
+
     def schema_of(self, function: Function) -> FunctionSchema:
         if not isinstance(function, SourceFunction):
             return function.schema
@@ -251,8 +256,17 @@ def _signature(origin: Origin) -> tuple[list[Parameter], Type | None]:
             default = _literal(source, defaults[each.arg])
         inferred = kind is None
         kind = kind or origin.types.get(each.arg) or TensorType.get()
-        parameters.append(Parameter(each.arg, kind, inferred, default, keyword))
+        length = _broadcast_length(each.annotation)
+        if length is not None and isinstance(default, (int, float)):
+            default = [default] * length
+        parameters.append(Parameter(each.arg, kind, inferred, default, keyword, length))
     return parameters, result
+
+
+def _broadcast_length(node: ast.expr | None) -> int | None:
+    """How long a list is for which a number may stand: `BroadcastingList2[int]`."""
+    found = None if node is None else re.search(r"\bBroadcastingList(\d)\[", ast.unparse(node))
+    return None if found is None else int(found.group(1))
 
 
 def _literal(source: Source, node: ast.expr) -> Any:

@@ -23,8 +23,21 @@ def {0}(input: Tensor, target: Tensor, size_average: Optional[bool] = None, redu
     return torch.{0}(input, target, reduction_of(reduction, size_average, reduce))
 """
 
+_MAX_POOL = """
+def max_pool{0}d(input: Tensor, kernel_size: BroadcastingList{0}[int],
+                 stride: Optional[BroadcastingList{0}[int]] = None, padding: BroadcastingList{0}[int] = 0,
+                 dilation: BroadcastingList{0}[int] = 1, ceil_mode: bool = False,
+                 return_indices: bool = False) -> Tensor:
+    if return_indices:
+        raise RuntimeError("max_pool{0}d with return_indices: call max_pool{0}d_with_indices")
+    if stride is None:
+        stride = kernel_size
+    return torch.max_pool{0}d(input, kernel_size, stride, padding, dilation, ceil_mode)
+"""
+
 SOURCE = (
-    "".join([_INPLACE.format(name) for name in _ACTIVATIONS.split()])
+    "".join([_MAX_POOL.format(rank) for rank in (1, 2, 3)])
+    + "".join([_INPLACE.format(name) for name in _ACTIVATIONS.split()])
     + "".join([_REDUCED.format(name) for name in ("mse_loss", "l1_loss", "soft_margin_loss")])
     + """
 def reduction_of(reduction: str, size_average: Optional[bool], reduce: Optional[bool]) -> int:
@@ -46,6 +59,12 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     return torch.dropout_(input, p, training) if inplace else torch.dropout(input, p, training)
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    return torch.feature_dropout_(input, p, training) if inplace else torch.feature_dropout(input, p, training)
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    return torch.threshold_(input, threshold, value) if inplace else torch.threshold(input, threshold, value)
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     if p < 0.0 or p > 1.0:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
+from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...base.errors import InvalidType, RunError
@@ -39,6 +41,15 @@ class Source:
     file: str
     line: int = 1
     indent: int = 0
+    starts: list[int] = field(init=False, repr=False, compare=False)  # where lines begin
+
+    def __post_init__(self) -> None:
+        starts = [0, *[found.end() for found in re.finditer("\n", self.text)]]
+        object.__setattr__(self, "starts", starts)
+
+    def row(self, place: int) -> int:
+        """How many lines come before the one that a place is in."""
+        return bisect_right(self.starts, place) - 1
 
     def parsed(self) -> ast.Module:
         try:
@@ -55,10 +66,11 @@ class Source:
 
     def offset(self, line: int, column: int) -> int:
         """The place of a column, which is counted in bytes, of a line, which is counted from one."""
-        lines = self.text.splitlines(keepends=True)
-        before = sum(map(len, lines[: line - 1]))
-        text = lines[line - 1] if line <= len(lines) else ""
-        return before + (column if text.isascii() else len(text.encode()[:column].decode(errors="ignore")))
+        if line > len(self.starts):
+            return len(self.text) + column
+        start, end = self.starts[line - 1], self.starts[line] if line < len(self.starts) else len(self.text)
+        text = self.text[start:end]
+        return start + (column if text.isascii() else len(text.encode()[:column].decode(errors="ignore")))
 
     def place(self, node: ast.AST, length: int | None = None) -> Place:
         """Where a part of the program is; only its first characters, if a length is given."""
@@ -78,15 +90,15 @@ class Place(str):
     end: int
 
     def __new__(cls, source: Source, start: int, end: int) -> Place:
-        row = source.text.count("\n", 0, start)
-        column = start - (source.text.rfind("\n", 0, start) + 1)
+        row = source.row(start)
+        column = start - source.starts[row]
         made = super().__new__(cls, f"{source.file}:{source.line + row}:{column + source.indent}")
         made.source, made.start, made.end = source, start, end
         return made
 
     @property
     def line(self) -> int:
-        return self.source.line + self.source.text.count("\n", 0, self.start)
+        return self.source.line + self.source.row(self.start)
 
     def shown(self) -> str:
         """The file, the line, and the lines around it with the place marked."""

@@ -33,6 +33,7 @@ from .sugar import (
     Form,
     Function,
     Keywords,
+    Length,
     Managers,
     Minimum,
     Simple,
@@ -63,7 +64,7 @@ FORMS: dict[Any, str] = {
 }
 _BUILTINS: dict[Any, str] = {
     getattr(builtins, name): f"aten::{name}"
-    for name in "len sorted round hash divmod sum ord chr hex oct bin all any pow".split()
+    for name in "sorted round hash divmod sum ord chr hex oct bin all any pow".split()
 } | {abs: "prim::abs", id: "prim::id", warnings.warn: "aten::warn"}
 _MATH = {
     function: f"aten::{name}"
@@ -77,6 +78,7 @@ _CASTS: dict[Any, Callable[[], Sugar]] = {
     bool: lambda: Cast("aten::Bool", BoolType.get(), False),
     complex: lambda: Cast("aten::Complex", ComplexType.get(), 0j),
     str: lambda: Cast("aten::str", StringType.get(), ""),
+    len: lambda: Length("aten::len"),
     min: lambda: Minimum("prim::min"),
     max: lambda: Minimum("prim::max"),
     Device: lambda: Builtin("aten::device"),
@@ -150,15 +152,16 @@ class Ignored(Sugar):
 
     kind = "python function"
 
-    def __init__(self, function: Any, schema: FunctionSchema | None) -> None:
-        self._function, self._schema = function, schema
+    def __init__(self, function: Any, schema: FunctionSchema | None, owner: Value | None = None) -> None:
+        self._function, self._schema, self._owner = function, schema, owner
 
     def call(self, builder: Builder, args: Arguments, kwargs: Keywords) -> Sugar:
         if self._schema is None:
             text = builder.constant("This Python function is annotated to be ignored and cannot be run")
             builder.nodes("prim::RaiseException", [text, builder.constant("builtins.RuntimeError")], [])
             return Simple(builder.node("prim::Uninitialized", [], TensorType.get()))
-        values = [each.value(builder) for each in args]
+        values = [] if self._owner is None else [self._owner]
+        values += [each.value(builder) for each in args]
         named = {name: each.value(builder) for name, each in kwargs.items()}
         inputs = call_inputs(builder, self._schema, values, named, builder.place)
         return Simple(called(builder, self._function, self._schema.name, inputs, self._schema.returns[0].type))
@@ -169,7 +172,7 @@ def plain_sugar(value: Any) -> Sugar | None:
     programs do not have."""
     if isinstance(value, Sugar):
         return value
-    if isinstance(value, _CONSTANTS) or (isinstance(value, tuple) and _is_constant(value)):
+    if is_constant(value):
         return Constant(value)
     if isinstance(value, Compiled):
         return Function(value)
@@ -193,8 +196,9 @@ def plain_sugar(value: Any) -> Sugar | None:
     return None
 
 
-def _is_constant(value: tuple[Any, ...]) -> bool:
-    waiting = list(value)
+def is_constant(value: Any) -> bool:
+    """Whether a value is one that programs have as a constant: a number, a text, a dtype, a tuple of those."""
+    waiting = [value]
     while waiting:
         part = waiting.pop()
         if type(part) is tuple:

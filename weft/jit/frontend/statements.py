@@ -73,7 +73,6 @@ class Statements(Expressions):
         """Compiles statements one after the other."""
         end = End.FALLS
         for place, (statement, level) in enumerate(items):
-            rest = items[place + 1 :]
             before, self.level = self.level, level
             try:
                 if callable(statement):
@@ -81,7 +80,7 @@ class Statements(Expressions):
                     continue
                 if isinstance(statement, ast.If):
                     with self.reading(statement):
-                        end, used = self._if(statement, rest)
+                        end, used = self._if(statement, items[place + 1 :])
                     if used:
                         return end
                 else:
@@ -89,8 +88,8 @@ class Statements(Expressions):
                         end = self._statement(statement)
                 if end in (End.EXITS, End.RAISES):
                     return end
-                if end is End.MAYBE and rest:
-                    return self._unless_exited(rest)
+                if end is End.MAYBE and place + 1 < len(items):
+                    return self._unless_exited(items[place + 1 :])
             finally:
                 self.level = before
         return end

@@ -97,7 +97,11 @@ class Simple(Sugar):
         return self._value
 
     def items(self, builder: Builder, count: int | None = None) -> list[Sugar]:
-        kind = self._value.type()
+        kind, order = self._value.type(), _order(self._value)
+        if order is not None and getattr(kind, "keys", False):
+            return [Simple(builder.constant(name)) for name in order]
+        if order is not None:
+            return [self.attribute(builder, name) for name in order]
         if isinstance(kind, TupleType):
             return [Simple(part) for part in builder.unpacked(self._value)]
         if isinstance(kind, ListType) and count is not None:
@@ -112,7 +116,7 @@ class Simple(Sugar):
 
     def iteration(self, builder: Builder) -> Iteration | None:
         kind, value = self._value.type(), self._value
-        if isinstance(kind, TupleType):
+        if isinstance(kind, TupleType) or _order(value) is not None:
             return None
         if isinstance(kind, TensorType):
             value = call_operator(builder, "aten::unbind", [value, builder.constant(0)])
@@ -176,7 +180,20 @@ class Simple(Sugar):
         raise builder.error(f"cannot call a value of type '{kind}'")
 
     def subscript(self, builder: Builder, index: Value) -> Sugar:
-        return Simple(call_operator(builder, "aten::__getitem__", [self._value, index]))
+        order = _order(self._value)
+        if order is None:
+            return Simple(call_operator(builder, "aten::__getitem__", [self._value, index]))
+        place = index.toIValue()
+        if isinstance(place, str) and place in order:
+            return self.attribute(builder, place)
+        if not isinstance(place, int):
+            raise builder.error(
+                "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer "
+                "literals. Enumeration is supported, e.g. 'for index, v in enumerate(self): ...'"
+            )
+        if not -len(order) <= place < len(order):
+            raise builder.error(f"Index {place} out of range: there are {len(order)} modules")
+        return self.attribute(builder, order[place])
 
 
 _FIELDS: dict[type[Type], dict[str, str]] = {
@@ -357,6 +374,20 @@ class Minimum(Builtin):
         for each in args[1:]:
             found = super().call(builder, [found, each], kwargs)
         return found
+
+
+class Length(Builtin):
+    """`len`, which is known while a program is compiled for modules of modules."""
+
+    def call(self, builder: Builder, args: Arguments, kwargs: Keywords) -> Sugar:
+        order = _order(args[0].value(builder)) if len(args) == 1 else None
+        return super().call(builder, args, kwargs) if order is None else Simple(builder.constant(len(order)))
+
+
+def _order(value: Value) -> list[str] | None:
+    """The names of the modules in a module that is a list or a dict of them."""
+    order: list[str] | None = getattr(value.type(), "order", None)
+    return order
 
 
 class Range(Sugar):
@@ -546,9 +577,32 @@ def _class_attribute(builder: Builder, owner: Value, kind: ScriptClass, name: st
         return Simple(node.output().setDebugName(f"_{name}" if name[:1].isdigit() else name))
     if name in kind.constants:
         return Simple(builder.constant(kind.constants[name].value, kind.constants[name].type))
+    fixed = getattr(kind, "fixed", {})
+    if name in fixed:
+        return Simple(builder.constant(fixed[name]))
+    order = _order(owner)
+    if order is not None and name in ("keys", "values", "items"):
+        return Parts(owner, name)
     if name in kind.methods:
         return Method(owner, name, function=kind.methods[name])
-    return None
+    found: Sugar | None = builder.python_method(owner, kind, name)
+    return found
+
+
+class Parts(Sugar):
+    """`keys`, `values` and `items` of a module that is a dict of modules."""
+
+    kind = "method"
+
+    def __init__(self, owner: Value, what: str) -> None:
+        self._owner, self._what = owner, what
+
+    def call(self, builder: Builder, args: Arguments, kwargs: Keywords) -> Sugar:
+        names = _order(self._owner) or []
+        keys: list[Sugar] = [Simple(builder.constant(name)) for name in names]
+        values = [Simple(self._owner).attribute(builder, name) for name in names]
+        pairs: list[Sugar] = [Tuple(pair) for pair in zip(keys, values)]
+        return Tuple({"keys": keys, "values": values, "items": pairs}[self._what])
 
 
 def _constructor(kind: NamedTupleType) -> FunctionSchema:
