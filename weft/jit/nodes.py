@@ -108,7 +108,7 @@ class Value:
             names.pop(self._name, None)
         self._name = None
         if name:
-            older = names.pop(name, None)
+            older = names.get(name)
             if older is not None:
                 older._name = self._node._graph._free_name(name)
                 names[older._name] = older

@@ -11,6 +11,24 @@ PUBLIC_NAMES = {
         "schema": "Argument FunctionSchema parse_schema",
         "parse": "parse_ir",
         "filecheck": "FileCheck",
+        "archive.load": "import_ir_module import_ir_module_from_buffer",
+        "functions": "ScriptFunction ScriptMethod",
+        "modules": "ScriptModule",
+        "frontend.compiler": "CompilationUnit",
+        "frontend.decl": "merge_type_from_type_comment parse_type_comment",
+    }.items()
+    for name in names.split()
+}
+JIT_NAMES = {  # what `weft.jit` has, by module of this room
+    name: module
+    for module, names in {
+        "archive.load": "load",
+        "archive.write": "save",
+        "functions": "ScriptFunction",
+        "modules": "ScriptModule",
+        "frontend.compiler": "CompilationUnit script",
+        "frontend.language": "Final annotate export ignore is_scripting is_tracing isinstance unused",
+        "run.interpreter": "JITException",
     }.items()
     for name in names.split()
 }

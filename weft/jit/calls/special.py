@@ -34,6 +34,16 @@ def _adaptive_with_indices(name: str) -> Callable[..., Any]:
     return lambda input, size: _NN[name](input, size, return_indices=True)
 
 
+def _embedding(weight: Any, indices: Any, padding: int = -1, scale: bool = False, sparse: bool = False) -> Any:
+    padding_idx = None if padding == -1 else padding
+    return _NN["embedding"](indices, weight, padding_idx, scale_grad_by_freq=scale, sparse=sparse)
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    """An activation that is written over its input."""
+    return lambda input: input.copy_(_NN[name](input))
+
+
 def _slice(input: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
     length = input.size(dim)
     first, last, _ = slice(start, end).indices(length)
@@ -210,6 +220,8 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "aten::index_put_": _index_put_,
     "aten::index_put": _index_put,
     "aten::unfold": lambda input, dim, size, step: Tensor.unfold(input, dim, size, step),  # type: ignore[attr-defined]
+    "aten::numpy_T": lambda input: input.T,
+    "aten::matrix_H": lambda input: input.H,
     "aten::nll_loss": _nll_loss,
     "aten::nll_loss_nd": _nll_loss,
     "aten::nll_loss2d": _nll_loss,
@@ -226,6 +238,9 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "aten::_softmax": _softmax("softmax"),
     "aten::_log_softmax": _softmax("log_softmax"),
     "aten::tensordot": _tensordot,
+    "aten::embedding": _embedding,
+    "aten::im2col": lambda *values: _NN["unfold"](*values),
+    "aten::col2im": lambda *values: _NN["fold"](*values),
     "aten::repeat_interleave.Tensor": _repeat_interleave,
     "aten::tensor": _tensor,
     "aten::tensor.int": _tensor,
@@ -241,6 +256,8 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "aten::eq.Tensor_list": _tensor_lists_equal,
     "aten::ne.Tensor_list": lambda one, two: not _tensor_lists_equal(one, two),
 }
+for _name in "hardswish silu relu6 mish hardsigmoid".split():
+    SPECIAL[f"aten::{_name}_"] = _in_place(_name)
 for _name in "nearest1d nearest2d nearest3d linear1d bilinear2d bicubic2d trilinear3d".split():
     _mode = _name[:-2]
     SPECIAL[f"aten::upsample_{_name}"] = _resized(_mode)

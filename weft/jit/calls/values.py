@@ -90,6 +90,12 @@ def _remainder(a: Any, b: Any) -> Any:
     return math.nan
 
 
+def _divided(a: Any, b: Any) -> tuple[Any, Any]:
+    """The quotient and the remainder."""
+    left = _remainder(a, b)
+    return (a // b, left) if isinstance(a, int) and isinstance(b, int) else (_divide(a - left, b), left)
+
+
 def _shifted(function: Callable[[int, int], int]) -> Callable[[int, int], int]:
     def call(a: int, b: int) -> int:
         if b < 0:
@@ -283,6 +289,16 @@ def _copied(values: Any) -> Any:
     return values.copy()
 
 
+def _extreme(pick: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The larger or the smaller of two; of an int and a float, as a float."""
+
+    def call(one: Any, two: Any) -> Any:
+        found = pick(one, two)
+        return float(found) if isinstance(one, float) or isinstance(two, float) else found
+
+    return call
+
+
 def _list_extreme(pick: Callable[[Any], Any]) -> Callable[..., Any]:
     def call(values: list[Any]) -> Any:
         if not values:
@@ -327,10 +343,11 @@ def _split(text: str, separator: str | None = None, most: int = -1) -> list[str]
 
 
 def _broadcast(one: Sequence[int], two: Sequence[int]) -> list[int]:
-    try:
-        return [int(extent) for extent in np.broadcast_shapes(tuple(one), tuple(two))]
-    except ValueError:
-        raise RunError(f"sizes {list(one)} and {list(two)} cannot be broadcast together") from None
+    rank = max(len(one), len(two))
+    sizes = list(zip([1] * (rank - len(one)) + list(one), [1] * (rank - len(two)) + list(two)))
+    if any(a != b and 1 not in (a, b) for a, b in sizes):
+        raise RunError(f"sizes {list(one)} and {list(two)} cannot be broadcast together")
+    return [b if a == 1 else a for a, b in sizes]
 
 
 def _range_length(low: int, high: int, step: int) -> int:
@@ -404,7 +421,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "aten::__round_to_zero_floordiv": _nonzero(lambda a, b: math.trunc(a / b), "division by 0"),
     "aten::remainder": _nonzero(_remainder, "integer modulo by zero"),
     "aten::mathremainder": _lifted(math.remainder),
-    "aten::divmod": _nonzero(lambda a, b: (_floor_divide(a, b), _remainder(a, b)), "ZeroDivisionError: division by 0"),
+    "aten::divmod": _nonzero(_divided, "ZeroDivisionError: division by 0"),
     "aten::pow": _power,
     "aten::pow.int_to_int": _whole_power,
     "aten::neg": _whole(operator.neg),
@@ -441,8 +458,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "aten::gt": operator.gt,
     "aten::ge": operator.ge,
     "prim::abs": abs,
-    "prim::max": max,
-    "prim::min": min,
+    "prim::max": _extreme(max),
+    "prim::min": _extreme(min),
     "prim::max.self_int": _list_extreme(max),
     "prim::max.self_float": _list_extreme(max),
     "prim::max.self_bool": _list_extreme(max),

@@ -9,6 +9,7 @@ from typing import Any
 from ...base.errors import InvalidType, RunError
 from ...eager.tensor.tensor import Tensor
 from ..calls.shown import shown_value
+from ..classes import NamedTupleType
 from ..constants import constant_of
 from ..nodes import Node
 from ..schema import converted
@@ -33,6 +34,9 @@ def _list(node: Node) -> Call:
 
 
 def _tuple(node: Node) -> Call:
+    kind = node.output().type()
+    if isinstance(kind, NamedTupleType):
+        return kind.python  # type: ignore[no-any-return]
     return lambda *values: values
 
 

@@ -1,0 +1,125 @@
+"""Functions of a program: a graph with a schema. A graph is made when somebody first asks for it, and made into
+instructions when it is first called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..base.errors import RunError
+from .graph import Graph
+from .passes.inlining import inline
+from .python_source import function_source
+from .run.code import Code
+from .run.interpreter import run
+from .schema import FunctionSchema
+
+
+class Function:
+    """A function by its qualified name. A method has the object that it belongs to as its first argument.
+
+    >>> from .parse import parse_ir
+    >>> from .schema import parse_schema
+    >>> graph = parse_ir('''
+    ... graph(%x : int):
+    ...   %y : int = aten::mul(%x, %x)
+    ...   return (%y)
+    ... ''')
+    >>> square = Function("__torch__.square", parse_schema("square(int x) -> int"), lambda: graph)
+    >>> square.name, square(3)
+    ('square', 9)
+    """
+
+    def __init__(self, qualified_name: str, schema: FunctionSchema, compile: Callable[[], Graph]) -> None:
+        self.qualified_name, self.schema = qualified_name, schema
+        self._compile, self._compiling = compile, False
+        self._graph: Graph | None = None
+        self._code: Code | None = None
+
+    @property
+    def name(self) -> str:
+        return self.qualified_name.rpartition(".")[2]
+
+    __name__ = name
+
+    @property
+    def graph(self) -> Graph:
+        if self._graph is None:
+            if self._compiling:
+                raise RunError(f"{self.qualified_name} needs itself before it is compiled")
+            self._compiling = True
+            try:
+                self._graph = self._compile()
+            finally:
+                self._compiling = False
+        return self._graph
+
+    @property
+    def inlined_graph(self) -> Graph:
+        """The graph, with the graphs of what it calls in place of the calls."""
+        graph = self.graph.copy()
+        inline(graph)
+        return graph
+
+    @property
+    def code(self) -> str:
+        """As source."""
+        return function_source(self)
+
+    def executable(self) -> Code:
+        """Its instructions, made once."""
+        if self._code is None:
+            self._code = Code(self.graph, self.qualified_name)
+        return self._code
+
+    def run(self, values: Sequence[Any]) -> Any:
+        """What it gives for a value of each of its arguments."""
+        results = run(self.executable(), values)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(self.schema.bound(args, kwargs))
+
+    def bound_to(self, owner: Any) -> ScriptMethod:
+        return ScriptMethod(owner, self)
+
+    def __repr__(self) -> str:
+        return f"<function {self.qualified_name}>"
+
+
+ScriptFunction = Function
+
+
+class ScriptMethod:
+    """A method of an object."""
+
+    def __init__(self, owner: Any, function: Function) -> None:
+        self.owner, self.function = owner, function
+
+    @property
+    def name(self) -> str:
+        return self.function.name
+
+    __name__ = name
+
+    @property
+    def graph(self) -> Graph:
+        return self.function.graph
+
+    @property
+    def inlined_graph(self) -> Graph:
+        return self.function.inlined_graph
+
+    @property
+    def schema(self) -> FunctionSchema:
+        return self.function.schema
+
+    @property
+    def code(self) -> str:
+        return self.function.code
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function.run(self.schema.bound((self.owner, *args), kwargs))
+
+    def __repr__(self) -> str:
+        return f"<method {self.function.qualified_name}>"
