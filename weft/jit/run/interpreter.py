@@ -10,7 +10,6 @@ from typing import Any
 from ...base.errors import Error, RunError
 from ..nodes import Node
 from .code import CALL, JUMP, MOVE, OP, RAISE, RETURN, TURN, UNLESS, Code, Instruction
-from .protocol import Runnable
 
 DEEPEST = 1_000_000  # calls in calls
 FAILED = "The following operation failed in the TorchScript interpreter."
@@ -77,7 +76,11 @@ def _run(frames: list[Frame]) -> list[Any]:
         for place in drops:
             registers[place] = None
         if code == OP:
-            _put(registers, outputs, call(*values))
+            result = call(*values)
+            if len(outputs) == 1:
+                registers[outputs[0]] = result
+            elif outputs:
+                _put(registers, outputs, result)
         elif code == MOVE:
             for place, value in zip(outputs, values):
                 registers[place] = value
@@ -94,13 +97,14 @@ def _run(frames: list[Frame]) -> list[Any]:
                 frame.at = target
         elif code == CALL:
             callee, values = _callee(instruction, values)
-            if isinstance(callee, Runnable):
+            if hasattr(callee, "executable"):  # a `Runnable`
                 frames.append(Frame(callee.executable(), values))
                 if len(frames) > DEEPEST:
                     raise RunError(f"calls are nested more than {DEEPEST} deep", hint="does the recursion end?")
                 frame = frames[-1]
             else:
-                _put(registers, outputs, callee(*values))
+                result = callee(*values)
+                _put(registers, outputs, [result] if len(outputs) == 1 else result)
         elif code == RAISE:
             message, name = (*values, None)[:2]
             raise _Raised(message, name)
@@ -112,16 +116,12 @@ def _run(frames: list[Frame]) -> list[Any]:
             places = frame.code.instructions[frame.at - 1].outputs
             if len(places) == 1 and len(values) != 1:
                 values = [tuple(values)]
-            for place, value in zip(places, values):
-                frame.registers[place] = value
+            _put(frame.registers, places, values)
 
 
-def _put(registers: list[Any], outputs: tuple[int, ...], result: Any) -> None:
-    if len(outputs) == 1:
-        registers[outputs[0]] = result
-    else:
-        for place, value in zip(outputs, result or ()):
-            registers[place] = value
+def _put(registers: list[Any], outputs: tuple[int, ...], results: Any) -> None:
+    for place, value in zip(outputs, results or ()):
+        registers[place] = value
 
 
 def _callee(instruction: Instruction, values: list[Any]) -> tuple[Any, list[Any]]:
