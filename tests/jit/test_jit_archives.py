@@ -545,3 +545,54 @@ def test_graphs_with_what_is_called_in_its_place(torch):
     assert "aten::linear" in kinds
     assert "prim::CallMethod" not in kinds
     assert "prim::CallMethod" in [node.kind() for node in ours.graph.nodes()]
+
+
+def named_alike():
+    def twice(x):
+        return x * 2
+
+    return twice
+
+
+def test_functions_that_are_called_alike_are_told_apart(torch):
+    def twice(x):
+        return x + x + 1
+
+    first, second = weft.jit.script(named_alike()), weft.jit.script(twice)
+    second.qualified_name = first.qualified_name
+
+    def both(x):
+        return first(x) - second(x)
+
+    back = torch.jit.load(io.BytesIO(weft.jit.script(both).save_to_buffer()))
+    assert_same(plain(back(torch.ones(2))), np.full(2, -1, np.float32))
+
+
+def test_networks_of_weft_run_in_pytorch(torch):
+    nn = weft.nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+            self.head = nn.Linear(36, 5)
+            self.turns = 3
+
+        def forward(self, x, flag: bool = True):
+            y = self.head(self.body(x))
+            for turn in range(self.turns):
+                if flag:
+                    y = y + turn
+            return y, y.sum()
+
+    ours = weft.jit.script(Net())
+    for training in (True, False):
+        ours.train(training)
+        back = torch.jit.load(io.BytesIO(ours.save_to_buffer()))
+        again = loaded(ours.save_to_buffer())
+        for call in ([random(2, 3, 8, 8)], [random(3, 3, 8, 8), False]):
+            expected = plain(ours(*given(torch, call, weft)))
+            assert_same(plain(back(*given(torch, call, torch))), expected)
+            assert_same(plain(again(*given(torch, call, weft))), expected)
+        assert [name for name, _ in back.named_parameters()] == [name for name, _ in ours.named_parameters()]
+        assert list(back.state_dict()) == list(ours.state_dict())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.errors import Unsupported
+from ..base.errors import NameTaken, Unsupported
 from ..eager.tensor.tensor import Tensor
 from .classes import BUFFER, PARAMETER, EnumType, InterfaceType, NamedTupleType, ScriptClass, is_plain_name
 from .graph import Graph
@@ -20,7 +20,8 @@ class Sources:
         self.graphs: list[Graph] = []
         self._printers: dict[str, SourcePrinter] = {}
         self._lines: dict[str, list[str]] = {}
-        self._known: set[str] = set()
+        self._known: dict[str, Any] = {}
+        self._functions: dict[str, Any] = {}  # by the names that they have here
         self._waiting: list[Any] = []
 
     def add(self, used: Any) -> None:
@@ -30,17 +31,31 @@ class Sources:
         """The text of each file, by its path."""
         while self._waiting:
             used = self._waiting.pop(0)
-            name = used.qualified_name if callable(used) else used.qualified_name()
+            name = self.name_of(used) if callable(used) else used.qualified_name()
             if name not in self._known:
-                self._known.add(name)
+                self._known[name] = used
                 self._write(name, used)
+            elif not _is_same(self._known[name], used):
+                raise NameTaken(
+                    f"two classes are called {name}", why="an archive has one of a name", hint="save them apart"
+                )
         return {f"{module.replace('.', '/')}.py": "\n".join([*lines, ""]) for module, lines in self._lines.items()}
+
+    def name_of(self, function: Any) -> str:
+        """The name of a function here: another, if a second one has the same."""
+        wanted = name = function.qualified_name
+        number = 0
+        while self._functions.setdefault(name, function) is not function:
+            module, _, own = wanted.rpartition(".")
+            name = f"{module}.___torch_mangle_{number}.{own}"
+            number += 1
+        return str(name)
 
     def _write(self, name: str, used: Any) -> None:
         module, _, own = name.rpartition(".")
         if not module:
             raise Unsupported(f"{name!r} has no place in an archive", why="its name has no module before it")
-        printer = self._printers.setdefault(module, SourcePrinter(self.constants))
+        printer = self._printers.setdefault(module, SourcePrinter(self.constants, self.name_of))
         lines = self._lines.setdefault(module, [])
         printer.uses = {}
         lines += self._source(printer, used, own)
@@ -61,6 +76,14 @@ class Sources:
         if isinstance(used, InterfaceType):
             return interface_lines(printer, used)
         raise Unsupported(f"{name} has no source", why=f"it is a {type(used).__name__}")
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two uses of a name mean the same; types without methods are the same if they look alike."""
+    if one is other:
+        return True
+    plain = isinstance(one, NamedTupleType | EnumType | InterfaceType)
+    return plain and type(one) is type(other) and one.str() == other.str()
 
 
 def class_lines(printer: SourcePrinter, kind: ScriptClass) -> list[str]:

@@ -8,6 +8,7 @@ import keyword
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import Error, Unsupported
@@ -81,9 +82,12 @@ class SourcePrinter:
     """Writes functions that go into one file. What they use, other than values, is collected: types with names and
     functions in `uses`, tensors in `tensors`."""
 
-    def __init__(self, tensors: list[Tensor] | None = None) -> None:
+    def __init__(
+        self, tensors: list[Tensor] | None = None, name_of: Callable[[Any], str] = attrgetter("qualified_name")
+    ) -> None:
         self.tensors: list[Tensor] = [] if tensors is None else tensors
-        self.uses: dict[str, Any] = {}  # by qualified name
+        self._name_of = name_of  # of functions
+        self.uses: dict[int, Any] = {}  # by identity
         self._names = Names()
         self._lines: list[str] = []
         self._texts: dict[Value, str] = {}
@@ -141,7 +145,7 @@ class SourcePrinter:
         while left:
             part = left.pop()
             if isinstance(part, (ClassType, NamedTupleType, EnumType)):
-                self.uses.setdefault(part.qualified_name(), part)
+                self.uses[id(part)] = part
             else:
                 left += part.containedTypes()[::-1]
         return kind.annotation_str
@@ -381,8 +385,8 @@ class SourcePrinter:
         if node.kind() == "prim::Uninitialized":
             return f"uninitialized({self.type_text(kind)})"
         if isinstance(kind, FunctionType):
-            name: str = kind.function.qualified_name
-            self.uses.setdefault(name, kind.function)
+            name = self._name_of(kind.function)
+            self.uses[id(kind.function)] = kind.function
             return name
         return self.literal(constant_of(node), kind)
 
