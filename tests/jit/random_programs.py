@@ -19,11 +19,13 @@ class Writer:
 
     def program(self, statements: int) -> str:
         head = ["%x : Tensor", "%y : Tensor", "%n : int", "%c : bool"]
-        self.names = {"Tensor": ["%x", "%y"], "int": ["%n"], "bool": ["%c"], "Tensor[]": [], "(Tensor, int)": []}
+        self.names = {"Tensor": ["%x", "%y"], "int": ["%n"], "bool": ["%c"], "str": []}
+        self.names |= {kind: [] for kind in ("Tensor[]", "(Tensor, int)", "Dict(str, Tensor)")}
         for value in range(3):
             self.constant("int", value)
         self.constant("bool", 1)
         self.constant("bool", 0)
+        self.give("str", 'prim::Constant[value="key"]()')
         for _ in range(statements):
             self.statement()
         results = [self.pick("Tensor"), self.pick("int"), self.pick("Tensor")]
@@ -54,7 +56,7 @@ class Writer:
 
     def statement(self) -> None:
         kinds = [self.unary, self.unary, self.binary, self.binary, self.number, self.compare, self.pair]
-        kinds += [self.listed, self.constants] + [self.branch, self.loop] * (self.depth < 2)
+        kinds += [self.listed, self.listed, self.mapped, self.constants] + [self.branch, self.loop] * (self.depth < 2)
         kinds += [self.in_place, self.in_place] * self.writes
         self.chooser.choice(kinds)()
 
@@ -95,15 +97,33 @@ class Writer:
             self.give("(Tensor, int)", f"prim::TupleConstruct({self.pick('Tensor')}, {self.pick('int')})")
 
     def listed(self) -> None:
-        what = self.chooser.randrange(4)
+        what = self.chooser.randrange(8)
         if what == 0 or not self.names["Tensor[]"]:
             self.give("Tensor[]", f"prim::ListConstruct({self.pick('Tensor')}, {self.pick('Tensor')})")
         elif what == 1:
             self.give("int", f"aten::len({self.pick('Tensor[]')})")
         elif what == 2:
-            self.give("Tensor", f"aten::__getitem__({self.pick('Tensor[]')}, {self.constant('int', 1)})")
-        elif self.writes:
+            self.give("Tensor", f"aten::__getitem__({self.pick('Tensor[]')}, {self.constant('int', 0)})")
+        elif what == 3:
+            self.give("Tensor[]", f"aten::add({self.pick('Tensor[]')}, {self.pick('Tensor[]')})")
+        elif what == 4 and self.views:
+            self.give("Tensor[]", f"aten::chunk({self.pick('Tensor')}, {self.one()}, {self.constant('int', 0)})")
+        elif what == 5 and self.writes:
             self.give("Tensor[]", f"aten::append({self.pick('Tensor[]')}, {self.pick('Tensor')})")
+        elif what == 6 and self.writes:
+            self.write(f"aten::extend({self.pick('Tensor[]')}, {self.pick('Tensor[]')})")
+        elif self.writes:
+            place = self.constant("int", 0)
+            self.give("Tensor[]", f"aten::_set_item({self.pick('Tensor[]')}, {place}, {self.pick('Tensor')})")
+
+    def mapped(self) -> None:
+        what, key, kind = self.chooser.randrange(3), self.names["str"][0], "Dict(str, Tensor)"
+        if what == 0 or not self.names[kind]:
+            self.give(kind, f"prim::DictConstruct({key}, {self.pick('Tensor')})")
+        elif what == 1:
+            self.give("Tensor", f"aten::__getitem__({self.pick(kind)}, {key})")
+        elif self.writes:
+            self.write(f"aten::_set_item({self.pick(kind)}, {key}, {self.pick('Tensor')})")
 
     def block(self, head: str, inputs: dict[str, str], end: str = "") -> None:
         before = {kind: list(names) for kind, names in self.names.items()}

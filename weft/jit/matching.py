@@ -126,10 +126,10 @@ def matched(operator: Operator, args: Sequence[Type], kwargs: Mapping[str, Type]
     return Match(operator, bound, list(range(used, len(args))), returns)
 
 
-def takes(operator: Operator, kinds: Sequence[Type]) -> bool:
-    """Whether an operator takes a value for each of its arguments as they are: what a node reads."""
-    arguments = operator.schema.arguments
-    if len(kinds) != len(arguments) and not (operator.schema.is_vararg and len(kinds) > len(arguments)):
+def fits(schema: FunctionSchema, kinds: Sequence[Type]) -> bool:
+    """Whether a schema has an argument for each of some types."""
+    arguments = schema.arguments
+    if len(kinds) != len(arguments) and not (schema.is_vararg and len(kinds) > len(arguments)):
         return False
     variables: dict[str, Type] = {}
     for argument, kind in zip(arguments, kinds):
@@ -138,17 +138,28 @@ def takes(operator: Operator, kinds: Sequence[Type]) -> bool:
     return True
 
 
+_found: dict[tuple[str, ...], Operator | None] = {}  # by the kind of a node and the types of its inputs
+
+
+def find_operator(name: str, kinds: Sequence[Type]) -> Operator | None:
+    """The operator of a node that reads values of some types; None if there is none."""
+    key = (name, *["Tensor" if isinstance(kind, TensorType) else kind.str() for kind in kinds])
+    if key not in _found:
+        _found[key] = next((operator for operator in operators_of(name) if fits(operator.schema, kinds)), None)
+    return _found[key]
+
+
 def operator_for(name: str, kinds: Sequence[Type]) -> Operator:
-    """The operator of a node that reads values of some types."""
+    """The same, which has to be there."""
+    found = find_operator(name, kinds)
+    if found is not None:
+        return found
+    what = f"{name} has no overload for ({', '.join([kind.str() for kind in kinds])})"
     known = operators_of(name)
-    for operator in known:
-        if takes(operator, kinds):
-            return operator
-    kinds_text = ", ".join([kind.str() for kind in kinds])
     if not known:
-        raise RunError(f"{name} has no overload for ({kinds_text})", why="no operator has that name")
+        raise RunError(what, why="no operator has that name")
     raise RunError(
-        f"{name} has no overload for ({kinds_text})",
+        what,
         why="it has " + "; ".join([str(operator.schema) for operator in known]),
         hint="a node has a value for each argument of a schema",
     )
@@ -264,20 +275,21 @@ def _unify(wanted: Type, actual: Type, variables: dict[str, Type]) -> str:
                 stack.append((formal.getElementType(), _unwrapped(kind)))
         elif isinstance(formal, (ListType, FutureType, DictType, TupleType)):
             if type(kind) is not type(formal) or len(kind.containedTypes()) != len(formal.containedTypes()):
-                return "" if not _has_variables(formal) else f"Cannot match {formal} to {kind}"
+                return "" if not has_variables(formal) else f"Cannot match {formal} to {kind}"
             stack += zip(formal.containedTypes(), kind.containedTypes())
     return ""
 
 
-def _has_variables(kind: Type) -> bool:
-    return isinstance(kind, VarType) or any(map(_has_variables, kind.containedTypes()))
+def has_variables(kind: Type) -> bool:
+    """Whether a schema leaves a type open, or a part of it."""
+    return isinstance(kind, VarType) or any(map(has_variables, kind.containedTypes()))
 
 
 def _filled(kind: Type, variables: Mapping[str, Type]) -> Type:
     """A type with the types of its variables."""
     if isinstance(kind, VarType):
         return variables.get(kind.name, kind)
-    if not _has_variables(kind):
+    if not has_variables(kind):
         return kind
     parts = [_filled(part, variables) for part in kind.containedTypes()]
     return TupleType(parts) if isinstance(kind, TupleType) else type(kind)(*parts)

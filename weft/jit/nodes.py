@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..base.errors import InvalidType, RunError
 from .attributes import Attributes
 from .constants import constant_of, type_of
+from .matching import find_operator, fits
+from .operators import Operator
 from .printing import node_text
+from .schema import parse_schema
 from .types import NoneType, TensorType, Type
 
 if TYPE_CHECKING:
@@ -420,7 +423,38 @@ class Node(Attributes):
 
     # What it is
 
+    def _operator(self) -> Operator | None:
+        return find_operator(self._kind, [value._type for value in self._inputs])
+
+    def schema(self) -> str:
+        """The schema of its operator, which follows from its kind and the types of its inputs."""
+        operator = self._operator()
+        return "(no schema)" if operator is None else str(operator.schema)
+
+    def matches(self, schema: str) -> bool:
+        """Whether it is of the kind that a schema tells, and reads what that takes."""
+        wanted = parse_schema(schema)
+        return wanted.name == self._kind and fits(wanted, [value._type for value in self._inputs])
+
+    def namedInput(self, name: str) -> Value:
+        """What it reads as the argument of a name."""
+        operator = self._operator()
+        if operator is None:
+            kinds = ", ".join([value._type.str() for value in self._inputs])
+            raise RunError(
+                f"Schema not found for node: {self._kind}",
+                why=f"no overload takes ({kinds})",
+                hint="weft._C._jit_get_schemas_for_operator(kind) has all of them",
+            )
+        for argument, value in zip(operator.schema.arguments, self._inputs):
+            if argument.name == name:
+                return value
+        raise RunError(f"Couldn't find an argument called {name}", why=f"the schema is {operator.schema}")
+
     def isNondeterministic(self) -> bool:
+        """Whether it may give something else each time: it draws random numbers."""
+        if self._kind == "aten::dropout" and self._operator() is not None:
+            return self.namedInput("train").toIValue() is not False
         return self._kind in NONDETERMINISTIC
 
     def mustBeNone(self) -> bool:

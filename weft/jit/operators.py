@@ -67,6 +67,16 @@ def operator_of_text(line: str) -> Operator:
     return Operator(schema, call)
 
 
+def schemas_of(name: str) -> list[FunctionSchema]:
+    """The schemas of an operator, in the order in which they are tried."""
+    return [operator.schema for operator in operators_of(name)]
+
+
+def all_schemas() -> list[FunctionSchema]:
+    """The schemas of all operators."""
+    return [schema for name in names() for schema in schemas_of(name)]
+
+
 def full_name(schema: FunctionSchema) -> str:
     """`aten::add.Tensor`: the name with that of the overload."""
     return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name

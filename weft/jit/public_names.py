@@ -11,6 +11,13 @@ PUBLIC_NAMES = {
         "schema": "Argument FunctionSchema parse_schema",
         "parse": "parse_ir",
         "filecheck": "FileCheck",
+        "run.code": "Code",
+        "run.executor": "ExecutionPlanState GraphExecutor GraphExecutorState",
+        "run.gradient": "Gradient",
+        "run.interpreter": "JITException",
+        "run.nested": "IODescriptor",
+        "run.specs": "ArgumentSpec CompleteArgumentSpec",
+        "run.tracing_state": "TracingState",
         "archive.load": "import_ir_module import_ir_module_from_buffer",
         "functions": "ScriptFunction ScriptMethod",
         "modules": "ScriptModule",
@@ -31,6 +38,14 @@ JIT_NAMES = {  # what `weft.jit` has, by module of this room
         "run.interpreter": "JITException",
     }.items()
     for name in names.split()
+}
+# What only the core namespace has, under another name: the function, by its module.
+CORE_NAMES = {
+    "_jit_get_all_schemas": ("jit.operators", "all_schemas"),
+    "_jit_get_schemas_for_operator": ("jit.operators", "schemas_of"),
+    "_jit_differentiate": ("jit.run.gradient", "differentiate"),
+    "_jit_flatten": ("jit.run.nested", "flatten"),
+    "_jit_unflatten": ("jit.run.nested", "unflatten"),
 }
 # What the core namespace has as `_jit_pass_` and a name: the function, by its module in `passes`.
 PASSES = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from ..matching import Conversion, Match, Mismatch, _conversion, _has_variables, matched
+from ..matching import Conversion, Match, Mismatch, _conversion, has_variables, matched
 from ..nodes import Value
 from ..operators import Operator, operators_of
 from ..schema import FunctionSchema, parse_schema
@@ -166,7 +166,7 @@ def _applied(builder: Builder, conversion: Conversion | None, values: Sequence[V
     if isinstance(kind, OptionalType):
         kind = kind.getElementType()
     if conversion is None:
-        typed = builder.is_empty_list(values[0]) and isinstance(kind, ListType) and not _has_variables(kind)
+        typed = builder.is_empty_list(values[0]) and isinstance(kind, ListType) and not has_variables(kind)
         return builder.list_of(kind.containedTypes()[0], []) if typed else values[0]
     if conversion.kind == "operator":
         return call_operator(builder, conversion.name, [values[0]])

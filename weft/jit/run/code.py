@@ -22,8 +22,6 @@ from ...base.errors import RunError
 from ..graph import Graph
 from ..matching import operator_for
 from ..nodes import Block, Node, Value
-from ..operators import Operator
-from ..types import TensorType
 from .structure import STRUCTURE
 
 OP, MOVE, JUMP, UNLESS, TURN, CALL, RAISE, RETURN = range(8)
@@ -72,6 +70,7 @@ class Code:
         writer = _Writer()
         writer.write(graph)
         self.instructions, self.registers = writer.instructions, writer.count
+        self.gradient_executors: Callable[[], Sequence[Any]] = list  # which the plan of an executor sets
 
     def __str__(self) -> str:
         lines = [f"{place} {instruction}" for place, instruction in enumerate(self.instructions)]
@@ -79,9 +78,9 @@ class Code:
 
     __repr__ = __str__
 
-    def called(self) -> Iterator[Code]:
-        """The codes of graphs that are attributes of its nodes."""
-        return (each.call.executable() for each in self.instructions if each.code == CALL and each.call is not None)
+    def grad_executor_states(self) -> list[Any]:
+        """The states of the executors of gradients, one for each differentiable graph in it."""
+        return [executor.get_debug_state() for executor in self.gradient_executors()]
 
 
 class Subprogram:
@@ -108,12 +107,11 @@ class _Writer:
         self.count = 0
         self.places: dict[Value, int] = {}
         self.todo: list[Iterator[Node] | Step] = []
-        self.known: dict[tuple[str, ...], Operator] = {}
         self.ends: dict[Node, list[Value]] = {}  # by node, the values that are read there for the last time
         self.ends_inside: dict[Node, list[Value]] = {}  # the same of values that something in its blocks reads
 
     def write(self, graph: Graph) -> None:
-        for each in _inside(graph.block()):
+        for each in _with_params(graph.block()):
             for value in each._outputs:
                 self.note_last_reader(value)
         for value in graph.inputs():
@@ -185,6 +183,8 @@ class _Writer:
             self.branches(node)
         elif kind == "prim::Loop":
             self.loop(node)
+        elif kind == "prim::GradOf":
+            self.gradient(node)
         else:
             code, call = self.meaning(node)
             inputs, drops, outputs = self.read(node._inputs), self.drops(node), self.defined(node._outputs)
@@ -203,15 +203,7 @@ class _Writer:
             return CALL, None
         if kind == "prim::RaiseException":
             return RAISE, None
-        return OP, self.operator(node).call
-
-    def operator(self, node: Node) -> Operator:
-        """The operator of a node; nodes of one kind with inputs of the same types have the same."""
-        kinds = [value.type() for value in node._inputs]
-        key = (node.kind(), *["Tensor" if isinstance(kind, TensorType) else kind.str() for kind in kinds])
-        if key not in self.known:
-            self.known[key] = operator_for(node.kind(), kinds)
-        return self.known[key]
+        return OP, operator_for(kind, [value.type() for value in node._inputs]).call
 
     def branches(self, node: Node) -> None:
         """UNLESS condition -> other; first block; JUMP -> end; other: second block; end:"""
@@ -233,6 +225,20 @@ class _Writer:
 
         self.todo.append(between)
         self.block(first, outputs)
+
+    def gradient(self, node: Node) -> None:
+        """there = whether an input is; empty the results; UNLESS there -> end; the block; end:"""
+        there, outputs = self.register(), self.defined(node._outputs)
+        self.emit(OP, self.read(node._inputs), (there,), call=_any_there, node=node)
+        self.emit(MOVE, drops=outputs)
+        head = self.emit(UNLESS, (there,), (), self.drops(node), node=node)
+
+        def end() -> None:
+            self.aim(head)
+            self.after(node)
+
+        self.todo.append(end)
+        self.block(node._blocks[0], outputs)
 
     def block(self, block: Block, outputs: Sequence[int]) -> None:
         """The nodes of a block, then its results as those of its node."""
@@ -279,11 +285,15 @@ class _Writer:
             self.emit(MOVE, drops=tuple(sorted(drops)))
 
 
+def _any_there(*values: Any) -> bool:
+    return any(value is not None for value in values)
+
+
 def _zero() -> int:
     return 0
 
 
-def _inside(block: Block) -> Iterator[Node]:
+def _with_params(block: Block) -> Iterator[Node]:
     """The nodes in a block and in the blocks of its nodes, with those that stand for what the blocks take."""
     stack = [block]
     while stack:

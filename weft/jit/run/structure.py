@@ -7,10 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ...base.errors import InvalidType, RunError
+from ...eager.autograd.backward import grad
+from ...eager.autograd.modes import enable_grad
+from ...eager.functions.all import FUNCTIONS
 from ...eager.tensor.tensor import Tensor
 from ..calls.shown import shown_value
 from ..classes import NamedTupleType
 from ..constants import constant_of
+from ..matching import operator_for
 from ..nodes import Node
 from ..schema import converted
 from ..types import FloatType, FunctionType, IntType, NumberType, Type
@@ -125,6 +129,40 @@ def _to_list(node: Node) -> Call:
     return lambda tensor, *_: tensor.tolist()
 
 
+def _zero_gradient(node: Node) -> Call:
+    return lambda: None
+
+
+def _add_gradients(node: Node) -> Call:
+    return lambda one, two: two if one is None else one if two is None else one + two
+
+
+def _any_gradient(node: Node) -> Call:
+    return lambda *gradients: any(gradient is not None for gradient in gradients)
+
+
+def _vjp(node: Node) -> Call:
+    """The gradients of inputs of an operator, by those of its results: the operator runs again to tell them."""
+    name, wanted, given = node._get("s", "name"), node._get("is", "wanted"), node._get("is", "given")
+    count = node.inputsSize() - len(given)
+    operator = operator_for(name, [value.type() for value in node._inputs[:count]])
+
+    def call(*values: Any) -> Any:
+        inputs, gradients = list(values[:count]), values[count:]
+        for place in wanted:
+            inputs[place] = inputs[place].detach().requires_grad_()
+        with enable_grad():
+            results = operator.call(*inputs)
+        results = results if isinstance(results, (tuple, list)) else [results]
+        asked = [inputs[place] for place in wanted]
+        found = grad([results[place] for place in given], asked, list(gradients), allow_unused=True)
+        zeros = FUNCTIONS["weft"]["zeros_like"]
+        gradients = tuple([zeros(value) if one is None else one for value, one in zip(asked, found)])
+        return gradients[0] if len(gradients) == 1 else gradients
+
+    return call
+
+
 STRUCTURE: dict[str, Callable[[Node], Call]] = {
     "prim::Constant": _constant,
     "prim::ListConstruct": _list,
@@ -142,4 +180,8 @@ STRUCTURE: dict[str, Callable[[Node], Call]] = {
     "prim::Enter": _enter,
     "prim::Exit": _exit,
     "prim::tolist": _to_list,
+    "prim::AutogradZero": _zero_gradient,
+    "prim::AutogradAdd": _add_gradients,
+    "prim::AutogradAnyNonZero": _any_gradient,
+    "weft::vjp": _vjp,
 }
