@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base.errors import Error, RunError
+from ...eager.autograd.modes import modes
 from ..nodes import Node
 from .code import CALL, JUMP, MOVE, OP, RAISE, RETURN, TURN, UNLESS, Code, Instruction
 
@@ -55,14 +56,20 @@ def run(code: Code, values: Sequence[Any]) -> list[Any]:
     ... ''')), [6, 7])
     [42]
     """
-    frames = [Frame(code, values)]
+    frames, grad = [Frame(code, values)], modes.grad
     try:
         return _run(frames)
-    except _Raised as error:
+    except BaseException as error:
+        modes.grad = grad  # the program may have been about to
+        raise _located(error, frames) from (None if isinstance(error, _Raised) else error)
+
+
+def _located(error: BaseException, frames: Sequence[Frame]) -> BaseException:
+    """An error with the lines of the program that led to it."""
+    if isinstance(error, _Raised):
         text = _traceback(frames, f"{error.name or 'RuntimeError'}: {error.message}")
-        raise JITException(text, error.name, error.message) from None
-    except Exception as error:
-        raise RunError(_traceback(frames, f"RuntimeError: {error}")) from error
+        return JITException(text, error.name, error.message)
+    return RunError(_traceback(frames, f"RuntimeError: {error}")) if isinstance(error, Exception) else error
 
 
 def _run(frames: list[Frame]) -> list[Any]:
