@@ -10,6 +10,7 @@ import weft
 from weft.jit.parse import parse_ir
 from weft.jit.run.code import Code
 from weft.jit.run.interpreter import run
+from weft.jit.types import FunctionType
 
 MUL_TANH = """
 graph(%x : Tensor, %y : Tensor):
@@ -352,3 +353,50 @@ def test_names_that_the_core_namespace_and_weft_have():
         "IODescriptor JITException TracingState"
     ).split():
         assert getattr(weft, name) is getattr(weft._C, name), name
+
+
+# Functions of programs
+
+
+def test_functions_run_by_their_executor():
+    scripted = weft.jit.CompilationUnit("""
+def twice(x):
+    return x * 2
+
+def f(x, n: int):
+    y = twice(x) + twice(x)
+    return y * n
+""").f
+    x = random_tensor(3)
+    np.testing.assert_allclose(scripted(x, 5).numpy(), x.numpy() * 20, rtol=1e-5)
+    assert len(scripted.get_debug_state().execution_plans) == 1
+    text = str(scripted.graph_for(x, 2))
+    assert "prim::CallFunction" not in text
+    assert text.count("aten::mul") == 2
+    assert "prim::CallFunction" in str(scripted.graph)
+
+
+def test_functions_that_call_themselves_are_not_inlined():
+    class Function:
+        """n + f(n - 1), by a constant that is the function itself."""
+
+        def __init__(self):
+            graph = weft.Graph()
+            number = graph.addInput("n").setType(weft.IntType.get())
+            end = graph.insert("aten::le", [number, 0]).setType(weft.BoolType.get())
+            zero, one = graph.insertConstant(0), graph.insertConstant(1)
+            itself = graph.appendNode(graph.create("prim::Constant")).output().setType(FunctionType(self))
+            node = graph.appendNode(graph.create("prim::If", [end]))
+            node.output().setType(weft.IntType.get())
+            node.addBlock().registerOutput(zero)
+            other = node.addBlock()
+            less = other.addNode("aten::sub", [number, one]).output().setType(weft.IntType.get())
+            called = other.addNode("prim::CallFunction", [itself, less]).output().setType(weft.IntType.get())
+            other.registerOutput(other.addNode("aten::add", [number, called]).output().setType(weft.IntType.get()))
+            graph.registerOutput(node.output())
+            self.graph, self.code = graph, Code(graph)
+
+        def executable(self):
+            return self.code
+
+    assert weft._C.GraphExecutor(Function().graph)(200) == 200 * 201 // 2

@@ -13,7 +13,7 @@ from .graph import Graph
 from .passes.inlining import inline
 from .python_source import function_source
 from .run.code import Code
-from .run.interpreter import run
+from .run.executor import GraphExecutor, GraphExecutorState
 from .schema import Argument, FunctionSchema
 
 
@@ -31,6 +31,8 @@ class Function:
     >>> square.name, square(3)
     ('square', 9)
     """
+
+    _executor: GraphExecutor | None = None
 
     def __init__(self, qualified_name: str, schema: FunctionSchema, compile: Callable[[], Graph]) -> None:
         self.qualified_name, self.schema = qualified_name, schema
@@ -74,10 +76,23 @@ class Function:
             self._code = Code(self.graph, self.qualified_name)
         return self._code
 
+    def executor(self) -> GraphExecutor:
+        """What runs it when Python calls it: plans for the kinds of arguments that come."""
+        if self._executor is None:
+            self._executor = GraphExecutor(self.graph, name=self.qualified_name)
+        return self._executor
+
     def run(self, values: Sequence[Any]) -> Any:
         """What it gives for a value of each of its arguments."""
-        results = run(self.executable(), values)
-        return results[0] if len(results) == 1 else tuple(results)
+        return self.executor()(*values)
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        """The improved graph that runs for such arguments."""
+        return self.executor().graph_for(*self.schema.bound(args, kwargs))
+
+    def get_debug_state(self) -> GraphExecutorState:
+        """What its executor has by now."""
+        return self.executor().get_debug_state()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.run(self.schema.bound(args, kwargs))
@@ -147,6 +162,12 @@ class ScriptMethod:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function.run(self.schema.bound((self.owner, *args), kwargs))
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        return self.function.graph_for(self.owner, *args, **kwargs)
+
+    def get_debug_state(self) -> GraphExecutorState:
+        return self.function.get_debug_state()
 
     def __repr__(self) -> str:
         return f"<method {self.function.qualified_name}>"

@@ -61,10 +61,10 @@ def plain(kind: Type) -> Type:
     """A type with nothing known of the tensors in it."""
     if isinstance(kind, TensorType):
         return TensorType.get()  # type: ignore[no-any-return]
+    if type(kind) not in (TupleType, ListType, OptionalType, DictType, FutureType):
+        return kind  # classes, whose attributes may be of the class itself, stay as they are
     parts = [plain(part) for part in kind.containedTypes()]
-    if type(kind) is TupleType:
-        return TupleType(parts)
-    return type(kind)(*parts) if type(kind) in (ListType, OptionalType, DictType, FutureType) else kind
+    return TupleType(parts) if isinstance(kind, TupleType) else type(kind)(*parts)
 
 
 _NUMBERS: dict[type[Type], TensorType] = {

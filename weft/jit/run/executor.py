@@ -3,6 +3,7 @@ made when such a call comes first."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from ...base.counters import add_stat_value
 from ...base.errors import InvalidType, RunError
 from ...eager.autograd.modes import modes
 from ..graph import Graph
+from ..nodes import inside
 from ..passes.autograd_zero import specialize_autograd_zero
 from ..passes.batched_products import batch_mm
 from ..passes.common_subexpressions import eliminate_common_subexpressions
@@ -18,7 +20,7 @@ from ..passes.constants import pool_constants, propagate_constants
 from ..passes.dead_code import eliminate_dead_code
 from ..passes.fuser_form import canonicalize_ops
 from ..passes.grouping import create_autodiff_subgraphs, fuse
-from ..passes.inlining import inline
+from ..passes.inlining import callee_of, inline
 from ..passes.peephole import peephole
 from ..passes.shapes import propagate_shapes
 from ..passes.types_of_values import erase_shape_information, remove_expands
@@ -29,12 +31,42 @@ from .interpreter import run
 from .specs import ArgumentSpec, refined
 
 Pass = Callable[[Graph], Any]
+MOST_INLINED = 1000  # calls in a plan
 
 # What every plan has: without it, some nodes mean nothing to an interpreter.
 REQUIRED: list[Pass] = [specialize_autograd_zero, remove_expands, canonicalize_ops, eliminate_dead_code]
+
+
+def inline_calls(graph: Graph) -> None:
+    """Puts what is called in the place of calls, unless there are too many: functions that call themselves, or others
+    that call others again and again, run as they are."""
+    if 0 < calls_in(graph) <= MOST_INLINED:
+        inline(graph)
+
+
+def calls_in(graph: Graph) -> float:
+    """How many calls a graph makes, with those of what it calls; infinity if something calls itself."""
+    known: dict[Graph, float] = {}
+    path: dict[Graph, list[Graph]] = {}  # graphs that are being counted, with what they call
+    stack = [graph]
+    while stack:
+        current = stack[-1]
+        if current not in path:
+            path[current] = [called for node in inside(current.block()) if (called := callee_of(node)) is not None]
+        waiting = [called for called in path[current] if called not in known]
+        if any(called in path for called in waiting):
+            return math.inf
+        if waiting:
+            stack.append(waiting[0])
+            continue
+        known[current] = sum([1 + known[called] for called in path.pop(current)])
+        stack.pop()
+    return known[graph]
+
+
 # What makes a plan better, in order.
 IMPROVING: list[Pass] = [
-    inline,  # so that the others see what is called
+    inline_calls,  # so that the others see what is called
     propagate_constants,
     propagate_shapes,  # of which peepholes learn
     eliminate_dead_code,
@@ -50,8 +82,8 @@ IMPROVING: list[Pass] = [
 class ExecutionPlanState:
     """A plan: the improved graph, its instructions, how often it was used and how long that took."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.code = graph, Code(graph)
+    def __init__(self, graph: Graph, name: str) -> None:
+        self.graph, self.code = graph, Code(graph, name)
         self.hits = self.nanoseconds = 0
         self._gradients: list[GraphExecutor] | None = None
         self.code.gradient_executors = self._gradient_executors
@@ -107,13 +139,13 @@ class GraphExecutor:
     {ArgumentSpec(grad, Float(*, cpu), Float(*, cpu)): <plan of 2 instructions, run 2 times in ... ns>}
     """
 
-    def __init__(self, graph: Graph, optimize: bool = True) -> None:
+    def __init__(self, graph: Graph, optimize: bool = True, name: str = "<graph>") -> None:
         if not isinstance(graph, Graph):
             raise InvalidType(
                 f"GraphExecutor takes a graph, not {type(graph).__name__}", hint="weft.jit.script(function).graph"
             )
         add_stat_value("pytorch_runtime.graph_executors_constructed", 1)
-        self._graph, self._optimize = graph.copy(), optimize
+        self._graph, self._optimize, self._name = graph.copy(), optimize, name
         erase_shape_information(self._graph)
         self._inputs = len(list(self._graph.inputs()))
         self._plans: dict[ArgumentSpec, ExecutionPlanState] = {}
@@ -157,8 +189,7 @@ class GraphExecutor:
         grouping = create_autodiff_subgraphs if spec.needs_grad() else fuse
         return self._made([*REQUIRED, *IMPROVING, grouping, eliminate_dead_code], graph)
 
-    @staticmethod
-    def _made(passes: Sequence[Pass], graph: Graph) -> ExecutionPlanState:
+    def _made(self, passes: Sequence[Pass], graph: Graph) -> ExecutionPlanState:
         for improve in passes:
             improve(graph)
-        return ExecutionPlanState(graph)
+        return ExecutionPlanState(graph, self._name)

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...eager.tensor.device import device as Device
 from ...eager.tensor.tensor import Tensor
+from ...eager.tensor.types import dtype
 from ..types import TensorType, Type, scalar_of
 
 
 class TensorFacts(NamedTuple):
-    """What a plan may know of a tensor; of None, nothing."""
+    """What a plan may know of a tensor."""
 
-    defined: bool
-    scalar: str = ""
-    device: str = ""
-    requires_grad: bool = False
-    rank: int = 0
+    dtype: dtype
+    device: Device
+    requires_grad: bool
+    rank: int
 
     def __str__(self) -> str:
-        if not self.defined:
-            return "None"
-        wanted = ", requires_grad" if self.requires_grad else ""
-        return f"{self.scalar}({', '.join('*' * self.rank)}{', ' * bool(self.rank)}{self.device}{wanted})"
+        parts = [*"*" * self.rank, str(self.device), *["requires_grad"] * self.requires_grad]
+        return f"{scalar_of(self.dtype)}({', '.join(parts)})"
 
 
 class ArgumentSpec:
@@ -44,7 +43,7 @@ class ArgumentSpec:
         if not isinstance(value, Tensor):
             return type(value).__name__
         wanted = self.with_grad and bool(value.requires_grad)
-        return TensorFacts(True, scalar_of(value.dtype), str(value.device), wanted, value.ndim)
+        return TensorFacts(value.dtype, value.device, wanted, value.ndim)
 
     def needs_grad(self) -> bool:
         """Whether a tensor among the arguments needs a gradient."""
@@ -70,9 +69,9 @@ class CompleteFacts(NamedTuple):
     strides: tuple[int, ...]
 
     def __str__(self) -> str:
-        wanted = ", requires_grad" if self.tensor.requires_grad else ""
-        sizes = ", ".join(map(str, self.sizes))
-        return f"{self.tensor.scalar}({sizes}, strides={list(self.strides)}, {self.tensor.device}{wanted})"
+        parts = [*map(str, self.sizes), f"strides={list(self.strides)}", str(self.tensor.device)]
+        parts += ["requires_grad"] * self.tensor.requires_grad
+        return f"{scalar_of(self.tensor.dtype)}({', '.join(parts)})"
 
 
 class CompleteArgumentSpec(ArgumentSpec):
