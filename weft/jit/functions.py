@@ -1,9 +1,9 @@
-"""Functions of a program: a graph with a schema. A graph is made when somebody first asks for it, and made into
-instructions when it is first called."""
+"""Functions of a program: a graph with a schema. A graph is made when somebody first asks for it, and plans to run it
+when it is first called with arguments of a kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..base.errors import RunError
@@ -13,7 +13,7 @@ from .graph import Graph
 from .passes.inlining import inline
 from .python_source import function_source
 from .run.code import Code
-from .run.interpreter import run
+from .run.executor import GraphExecutor, GraphExecutorState
 from .schema import Argument, FunctionSchema
 
 
@@ -37,6 +37,8 @@ class Function:
         self._compile, self._compiling = compile, False
         self._graph: Graph | None = None
         self._code: Code | None = None
+
+    _executor: GraphExecutor | None = None
 
     @property
     def name(self) -> str:
@@ -74,13 +76,22 @@ class Function:
             self._code = Code(self.graph, self.qualified_name)
         return self._code
 
-    def run(self, values: Sequence[Any]) -> Any:
-        """What it gives for a value of each of its arguments."""
-        results = run(self.executable(), values)
-        return results[0] if len(results) == 1 else tuple(results)
+    def executor(self) -> GraphExecutor:
+        """What runs it when it is called: a plan for each kind of arguments."""
+        if self._executor is None:
+            self._executor = GraphExecutor(self.graph)
+        return self._executor
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(self.schema.bound(args, kwargs))
+        return self.executor()(*self.schema.bound(args, kwargs))
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph as it is run for such arguments."""
+        return self.executor().graph_for(*self.schema.bound(args, kwargs))
+
+    def get_debug_state(self) -> GraphExecutorState:
+        """The plans that were made for calls by now."""
+        return self.executor().get_debug_state()
 
     def as_module(self) -> ScriptObject:
         """A module without anything, whose forward is this function: what an archive of a function holds."""
@@ -146,7 +157,13 @@ class ScriptMethod:
         return self.function.code
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function.run(self.schema.bound((self.owner, *args), kwargs))
+        return self.function(self.owner, *args, **kwargs)
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        return self.function.graph_for(self.owner, *args, **kwargs)
+
+    def get_debug_state(self) -> GraphExecutorState:
+        return self.function.get_debug_state()
 
     def __repr__(self) -> str:
         return f"<method {self.function.qualified_name}>"
