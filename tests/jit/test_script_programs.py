@@ -139,6 +139,35 @@ def test_functions_of_one_name_are_two(rng):
     assert weft.jit.script(caller)(number) == (number + 1, number + 100)
 
 
+def test_modes_are_left_however_a_block_is_left():
+    source = """def f(x, n: int):
+    for i in range(3):
+        with torch.no_grad():
+            y = x * 2
+            if n == 1:
+                break
+            if n == 2:
+                return y * 3
+            if n == 3:
+                raise ValueError("three")
+            if n == 4:
+                continue
+            y = y + i
+        x = x + y
+    return x * 1
+"""
+    compiled, plain_function = scripted(weft, source, "<modes>"), function(source, weft, "<modes>")
+    for number in range(5):
+        x = weft.tensor([1.0, 2.0], requires_grad=True)
+        if number == 3:
+            with pytest.raises(weft.jit.JITException, match="three"):
+                compiled(x, number)
+        else:
+            found, expected = compiled(x, number), plain_function(x, number)
+            assert (found.tolist(), found.requires_grad) == (expected.tolist(), expected.requires_grad)
+        assert weft.is_grad_enabled()
+
+
 def test_arrays_that_need_gradients_have_them(rng):
     compiled = scripted(
         weft, "def f(x):\n    y = x\n    for i in range(3):\n        y = y * x\n    return y.sum()\n", "<g>"

@@ -71,6 +71,9 @@ def _called_as(schema: FunctionSchema, target: Callable[..., Any], reductions: b
         wanted.append(place)
     outputs = [place for place, argument in enumerate(schema.arguments) if argument.is_out]
     result = _giver(schema)
+    ordered_alone = not outputs and len(places) == len(schema.arguments) and not any(named for _, _, named in places)
+    if ordered_alone and all(read is _as_it_is and _is_taken(argument, parameters) for argument, read, _ in places):
+        return target if result is _as_it_is else lambda *values: result(target(*values))
 
     def call(*values: Any) -> Any:
         positional: list[Any] = []
@@ -103,6 +106,15 @@ def _parameters(target: Callable[..., Any]) -> tuple[list[str], set[str]]:
     return ordered, {*ordered, *named}
 
 
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _is_taken(argument: Argument, parameters: set[str]) -> bool:
+    """Whether a function is given an argument even if it is the default."""
+    return not argument.has_default_value() or argument.name in parameters
+
+
 def _equal(one: Any, two: Any) -> bool:
     return type(one) is type(two) and not isinstance(one, Tensor) and bool(one == two)
 
@@ -118,7 +130,7 @@ def _reader(argument: Argument, reductions: bool) -> Callable[[Any], Any]:
     if argument.name == "stride" and argument.default_value == []:  # which stands for the size of the window
         return lambda value: value or None
     if table is None:
-        return lambda value: value
+        return _as_it_is
     return lambda value: None if value is None else table[value]
 
 
@@ -128,4 +140,7 @@ def _giver(schema: FunctionSchema) -> Callable[[Any], Any]:
         return lambda value: None
     if len(schema.returns) > 1:
         return tuple
-    return list if isinstance(schema.returns[0].real_type, ListType) else in_programs
+    kind = schema.returns[0].real_type
+    if isinstance(kind, TensorType):
+        return _as_it_is
+    return list if isinstance(kind, ListType) else in_programs

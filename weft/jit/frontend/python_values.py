@@ -32,9 +32,9 @@ from .sugar import (
     Exceptions,
     Form,
     Function,
+    GradMode,
     Keywords,
     Length,
-    Managers,
     Minimum,
     Simple,
     Sugar,
@@ -179,7 +179,7 @@ def plain_sugar(value: Any) -> Sugar | None:
     if isinstance(value, type) and issubclass(value, BaseException):
         return Exceptions(f"{value.__module__}.{value.__qualname__}")
     if value is no_grad or value is enable_grad:
-        return Managers(value)
+        return GradMode(value is enable_grad)
     if isinstance(value, Type):
         return Class(value)
     try:

@@ -21,13 +21,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..nodes import Block, Node, Value
-from ..types import BoolType, IntType, ListType, NoneType, TensorType, TupleType, Type
+from ..types import BoolType, IntType, ListType, TensorType, TupleType, Type
 from .calls import as_type, call_operator, unify
 from .environment import Environment
 from .expressions import Condition, Expressions, Refinements
 from .indexing import indexed_views, set_tensor_item
 from .subset import BINARY
-from .sugar import Exceptions, Iteration, Simple, Sugar
+from .sugar import Exceptions, GradMode, Iteration, Simple, Sugar
 
 Item = tuple[ast.stmt | Callable[[], None], int]  # a statement with its level; or what does the work of one
 Items = Sequence[Item]
@@ -65,7 +65,7 @@ class Statements(Expressions):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._managers: list[tuple[Value, int]] = []  # of with statements, with the loops that they are in
+        self._modes: list[tuple[Value, int]] = []  # before with statements, and the loops those are in
 
     # Sequences
 
@@ -363,7 +363,7 @@ class Statements(Expressions):
                 value = self.declared(value, self.result)
         self.result = self.result or value.type()
         self._set_flag(VALUE, value)
-        self._exit_managers(self._managers)
+        self._leave_modes(self._modes)
         if self._loops:
             self._set_flag(STOP, self.constant(True))
             self._set_flag(RETURNED, self.constant(True))
@@ -375,7 +375,7 @@ class Statements(Expressions):
                 "Because we emit iteration over modulelists or tuples as unrolled loops, we do not support break or "
                 "continue inside the body of these loops"
             )
-        self._exit_managers([each for each in self._managers if each[1] == self._loops])
+        self._leave_modes([each for each in self._modes if each[1] == self._loops])
         if isinstance(node, ast.Break):
             self._set_flag(STOP, self.constant(True))
         return End.EXITS
@@ -596,22 +596,21 @@ class Statements(Expressions):
         return End.FALLS
 
     def _with(self, node: ast.With) -> End:
-        before = list(self._managers)
+        before = list(self._modes)
         for item in node.items:
-            manager = self.value(item.context_expr)
-            entered = self.node("prim::Enter", [manager], NoneType.get())
-            self._managers.append((manager, self._loops))
-            if item.optional_vars is not None:
-                self.assign_target(item.optional_vars, Simple(entered))
-        leave = functools.partial(self._exit_managers, self._managers[len(before) :])
+            mode = self.sugar(item.context_expr)
+            if not isinstance(mode, GradMode):
+                raise self.error("with statements are for no_grad() and enable_grad()")
+            self._modes.append((mode.enter(self), self._loops))
+        leave = functools.partial(self._leave_modes, self._modes[len(before) :])
         end = self.run([*[(each, self.level) for each in node.body], (leave, self.level)])
-        self._managers = before
+        self._modes = before
         return end
 
-    def _exit_managers(self, managers: Sequence[tuple[Value, int]]) -> None:
-        """Leaves the blocks of with statements."""
-        for manager, _ in reversed(managers):
-            self.nodes("prim::Exit", [manager], [])
+    def _leave_modes(self, modes: Sequence[tuple[Value, int]]) -> None:
+        """Leaves the blocks of with statements: what the outermost found is set again."""
+        if modes:
+            call_operator(self, "aten::set_grad_enabled", [modes[0][0]])
 
     def _statement(self, node: ast.stmt) -> End:
         return _COMPILED[type(node)](self, node)

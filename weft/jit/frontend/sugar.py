@@ -25,7 +25,6 @@ from ..types import (
     ListType,
     NoneType,
     OptionalType,
-    PyObjectType,
     StringType,
     TensorType,
     TupleType,
@@ -503,16 +502,22 @@ class Exceptions(Sugar):
         self.name = name
 
 
-class Managers(Sugar):
-    """A class of context managers of Python's, for with statements."""
+class GradMode(Sugar):
+    """`no_grad()` and `enable_grad()`, for with statements."""
 
     kind = "context manager"
 
-    def __init__(self, maker: Any) -> None:
-        self._maker = maker
+    def __init__(self, enabled: bool) -> None:
+        self._enabled = enabled
 
     def call(self, builder: Builder, args: Arguments, kwargs: Keywords) -> Sugar:
-        return Simple(called(builder, self._maker, self._maker.__name__, [], PyObjectType.get()))
+        return self
+
+    def enter(self, builder: Builder) -> Value:
+        """Begins a block; gives the mode that was before."""
+        before = call_operator(builder, "aten::is_grad_enabled", [])
+        call_operator(builder, "aten::set_grad_enabled", [builder.constant(self._enabled)])
+        return before
 
 
 class Form(Sugar):

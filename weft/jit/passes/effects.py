@@ -21,7 +21,7 @@ EFFECTS = frozenset(
     (
         "prim::Print prim::RaiseException prim::SetAttr prim::PythonOp prim::CallFunction prim::CallMethod prim::fork "
         "prim::BailOut prim::BailoutTemplate prim::Enter prim::Exit prim::AddStatValue prim::TimePoint "
-        "aten::warn aten::wait aten::save aten::manual_seed aten::_set_grad_enabled"
+        "aten::warn aten::wait aten::save aten::manual_seed aten::set_grad_enabled aten::is_grad_enabled"
     ).split()
 )
 

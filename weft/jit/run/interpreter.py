@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base.errors import Error, RunError
+from ...eager.autograd.modes import modes
 from ..nodes import Node
 from .code import CALL, JUMP, MOVE, OP, RAISE, RETURN, TURN, UNLESS, Code, Instruction
-from .protocol import Runnable
 
 DEEPEST = 1_000_000  # calls in calls
 FAILED = "The following operation failed in the TorchScript interpreter."
@@ -56,14 +56,20 @@ def run(code: Code, values: Sequence[Any]) -> list[Any]:
     ... ''')), [6, 7])
     [42]
     """
-    frames = [Frame(code, values)]
+    frames, grad = [Frame(code, values)], modes.grad
     try:
         return _run(frames)
-    except _Raised as error:
+    except BaseException as error:
+        modes.grad = grad  # the program may have been about to
+        raise _located(error, frames) from (None if isinstance(error, _Raised) else error)
+
+
+def _located(error: BaseException, frames: Sequence[Frame]) -> BaseException:
+    """An error with the lines of the program that led to it."""
+    if isinstance(error, _Raised):
         text = _traceback(frames, f"{error.name or 'RuntimeError'}: {error.message}")
-        raise JITException(text, error.name, error.message) from None
-    except Exception as error:
-        raise RunError(_traceback(frames, f"RuntimeError: {error}")) from error
+        return JITException(text, error.name, error.message)
+    return RunError(_traceback(frames, f"RuntimeError: {error}")) if isinstance(error, Exception) else error
 
 
 def _run(frames: list[Frame]) -> list[Any]:
@@ -77,7 +83,11 @@ def _run(frames: list[Frame]) -> list[Any]:
         for place in drops:
             registers[place] = None
         if code == OP:
-            _put(registers, outputs, call(*values))
+            result = call(*values)
+            if len(outputs) == 1:
+                registers[outputs[0]] = result
+            elif outputs:
+                _put(registers, outputs, result)
         elif code == MOVE:
             for place, value in zip(outputs, values):
                 registers[place] = value
@@ -94,13 +104,14 @@ def _run(frames: list[Frame]) -> list[Any]:
                 frame.at = target
         elif code == CALL:
             callee, values = _callee(instruction, values)
-            if isinstance(callee, Runnable):
+            if hasattr(callee, "executable"):  # a `Runnable`
                 frames.append(Frame(callee.executable(), values))
                 if len(frames) > DEEPEST:
                     raise RunError(f"calls are nested more than {DEEPEST} deep", hint="does the recursion end?")
                 frame = frames[-1]
             else:
-                _put(registers, outputs, callee(*values))
+                result = callee(*values)
+                _put(registers, outputs, [result] if len(outputs) == 1 else result)
         elif code == RAISE:
             message, name = (*values, None)[:2]
             raise _Raised(message, name)
@@ -112,16 +123,12 @@ def _run(frames: list[Frame]) -> list[Any]:
             places = frame.code.instructions[frame.at - 1].outputs
             if len(places) == 1 and len(values) != 1:
                 values = [tuple(values)]
-            for place, value in zip(places, values):
-                frame.registers[place] = value
+            _put(frame.registers, places, values)
 
 
-def _put(registers: list[Any], outputs: tuple[int, ...], result: Any) -> None:
-    if len(outputs) == 1:
-        registers[outputs[0]] = result
-    else:
-        for place, value in zip(outputs, result or ()):
-            registers[place] = value
+def _put(registers: list[Any], outputs: tuple[int, ...], results: Any) -> None:
+    for place, value in zip(outputs, results or ()):
+        registers[place] = value
 
 
 def _callee(instruction: Instruction, values: list[Any]) -> tuple[Any, list[Any]]:
