@@ -13,6 +13,7 @@ from .graph import Graph
 from .passes.inlining import inline
 from .python_source import function_source
 from .run.code import Code
+from .run.executor import GraphExecutor, GraphExecutorState
 from .run.interpreter import run
 from .schema import Argument, FunctionSchema
 
@@ -107,6 +108,21 @@ class Function:
         """What `save` writes, as bytes."""
         return saved(self, _extra_files)
 
+    _executor: GraphExecutor | None = None
+
+    def executor(self) -> GraphExecutor:
+        """Improves its graph for the kinds of arguments."""
+        if self._executor is None:
+            self._executor = GraphExecutor(self.graph)
+        return self._executor
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph as it is improved for arguments like some."""
+        return self.executor().graph_for(*self.schema.bound(args, kwargs))
+
+    def get_debug_state(self) -> GraphExecutorState:
+        return self.executor().get_debug_state()
+
     def bound_to(self, owner: Any) -> ScriptMethod:
         return ScriptMethod(owner, self)
 
@@ -144,6 +160,13 @@ class ScriptMethod:
     @property
     def code(self) -> str:
         return self.function.code
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph as it is improved for arguments like some."""
+        return self.function.graph_for(self.owner, *args, **kwargs)
+
+    def get_debug_state(self) -> GraphExecutorState:
+        return self.function.get_debug_state()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function.run(self.schema.bound((self.owner, *args), kwargs))
