@@ -168,6 +168,18 @@ def test_modes_are_left_however_a_block_is_left():
         assert weft.is_grad_enabled()
 
 
+def test_graphs_for_arguments_are_improved(rng):
+    source = "def g(x):\n    return x * 2\n\ndef f(x):\n    return g(x) + g(x)\n"
+    compiled = scripted(weft, source, "<improved>")
+    graph = compiled.graph_for(weft.tensor(rng.standard_normal(3)))
+    kinds = [node.kind() for node in graph.nodes()]
+    assert "prim::CallFunction" in [node.kind() for node in compiled.graph.nodes()]
+    assert "prim::CallFunction" not in kinds
+    assert kinds.count("aten::mul") + str(graph).count("FusionGroup") >= 1
+    assert [node.kind() for node in compiled.inlined_graph.nodes()].count("aten::mul") == 2
+    assert "torch.add" in compiled.code
+
+
 def test_arrays_that_need_gradients_have_them(rng):
     compiled = scripted(
         weft, "def f(x):\n    y = x\n    for i in range(3):\n        y = y * x\n    return y.sum()\n", "<g>"
