@@ -126,6 +126,9 @@ def test_long_programs_and_deep_calls_are_no_problem(rng):
         [f"def f{number}(x: int):\n    return f{number - 1}(x) + 1\n" for number in range(1, 400)]
     )
     assert scripted(weft, chain + "def f(x: int):\n    return f399(x)\n", "<chain>")(1) == 400
+    lines = "".join([f"    if x == {number}:\n        return {number}\n" for number in range(900)])
+    with pytest.raises(RuntimeError, match="nest"):
+        scripted(weft, f"def f(x: int):\n{lines}    return -1\n", "<too many>")
     with pytest.raises(RuntimeError, match="levels of nesting"):
         scripted(weft, "def f(x: int):\n    return " + "-(" * 150 + "x" + ")" * 150 + "\n", "<nested>")
 
