@@ -596,3 +596,12 @@ def test_networks_of_weft_run_in_pytorch(torch):
             assert_same(plain(again(*given(torch, call, weft))), expected)
         assert [name for name, _ in back.named_parameters()] == [name for name, _ in ours.named_parameters()]
         assert list(back.state_dict()) == list(ours.state_dict())
+
+
+def test_plans_that_were_made_for_calls(torch):
+    ours = loaded(archived(torch, torch.jit.script(torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU()))))
+    for shape in ((2, 3), (4, 3), (3,)):
+        ours(weft.ones(*shape))
+    assert len(ours.get_debug_state().execution_plans) == 2
+    kinds = [node.kind() for node in ours.graph_for(weft.ones(3)).nodes()]
+    assert "prim::CallMethod" not in kinds

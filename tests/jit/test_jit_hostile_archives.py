@@ -90,6 +90,11 @@ CLASSES = {
     "deep brackets": MODULE + f"  x : Final[int] = {'[' * 190}1{']' * 190}\n",
     "deep signs": MODULE + f"  x : Final[int] = {'-' * 5000}1\n",
     "a deep type": MODULE + f"  x : {'Optional[List[' * 90}int{']]' * 90}\n",
+    "classes in classes": MODULE
+    + "  x : Optional[__torch__.C0]\n"
+    + "".join(
+        [f"class C{k}:\n  x : Optional[__torch__.C{k + 1}]\n" for k in range(500)] + ["class C500:\n  x : int\n"]
+    ),
     "a long chain": MODULE + f"  x : __torch__{'.a' * 5000}\n",
 }
 

@@ -126,6 +126,9 @@ def test_long_programs_and_deep_calls_are_no_problem(rng):
         [f"def f{number}(x: int):\n    return f{number - 1}(x) + 1\n" for number in range(1, 400)]
     )
     assert scripted(weft, chain + "def f(x: int):\n    return f399(x)\n", "<chain>")(1) == 400
+    lines = "".join([f"    if x == {number}:\n        return {number}\n" for number in range(900)])
+    with pytest.raises(RuntimeError, match="nest"):
+        scripted(weft, f"def f(x: int):\n{lines}    return -1\n", "<too many>")
     with pytest.raises(RuntimeError, match="levels of nesting"):
         scripted(weft, "def f(x: int):\n    return " + "-(" * 150 + "x" + ")" * 150 + "\n", "<nested>")
 
@@ -166,6 +169,18 @@ def test_modes_are_left_however_a_block_is_left():
             found, expected = compiled(x, number), plain_function(x, number)
             assert (found.tolist(), found.requires_grad) == (expected.tolist(), expected.requires_grad)
         assert weft.is_grad_enabled()
+
+
+def test_graphs_for_arguments_are_improved(rng):
+    source = "def g(x):\n    return x * 2\n\ndef f(x):\n    return g(x) + g(x)\n"
+    compiled = scripted(weft, source, "<improved>")
+    graph = compiled.graph_for(weft.tensor(rng.standard_normal(3)))
+    kinds = [node.kind() for node in graph.nodes()]
+    assert "prim::CallFunction" in [node.kind() for node in compiled.graph.nodes()]
+    assert "prim::CallFunction" not in kinds
+    assert kinds.count("aten::mul") + str(graph).count("FusionGroup") >= 1
+    assert [node.kind() for node in compiled.inlined_graph.nodes()].count("aten::mul") == 2
+    assert "torch.add" in compiled.code
 
 
 def test_arrays_that_need_gradients_have_them(rng):

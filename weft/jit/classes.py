@@ -112,9 +112,6 @@ class ScriptClass(ClassType):
     def holds(self, value: Any) -> bool:
         return isinstance(getattr(value, "_type", None), ScriptClass) and value._type == self
 
-    def containedTypes(self) -> list[Type]:
-        return [slot.type for slot in self.attributes.values()]
-
     def requires_grad(self) -> bool:
         return True
 

@@ -1,9 +1,9 @@
-"""Functions of a program: a graph with a schema. A graph is made when somebody first asks for it, and made into
-instructions when it is first called."""
+"""Functions of a program: a graph with a schema. A graph is made when somebody first asks for it, and plans to run it
+when it is first called with arguments of a kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..base.errors import RunError
@@ -32,13 +32,13 @@ class Function:
     ('square', 9)
     """
 
-    _executor: GraphExecutor | None = None
-
     def __init__(self, qualified_name: str, schema: FunctionSchema, compile: Callable[[], Graph]) -> None:
         self.qualified_name, self.schema = qualified_name, schema
         self._compile, self._compiling = compile, False
         self._graph: Graph | None = None
         self._code: Code | None = None
+
+    _executor: GraphExecutor | None = None
 
     @property
     def name(self) -> str:
@@ -77,25 +77,21 @@ class Function:
         return self._code
 
     def executor(self) -> GraphExecutor:
-        """What runs it when Python calls it: plans for the kinds of arguments that come."""
+        """What runs it when it is called: a plan for each kind of arguments."""
         if self._executor is None:
             self._executor = GraphExecutor(self.graph, name=self.qualified_name)
         return self._executor
 
-    def run(self, values: Sequence[Any]) -> Any:
-        """What it gives for a value of each of its arguments."""
-        return self.executor()(*values)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.executor()(*self.schema.bound(args, kwargs))
 
     def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
-        """The improved graph that runs for such arguments."""
+        """The graph as it is run for such arguments."""
         return self.executor().graph_for(*self.schema.bound(args, kwargs))
 
     def get_debug_state(self) -> GraphExecutorState:
-        """What its executor has by now."""
+        """The plans that were made for calls by now."""
         return self.executor().get_debug_state()
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(self.schema.bound(args, kwargs))
 
     def as_module(self) -> ScriptObject:
         """A module without anything, whose forward is this function: what an archive of a function holds."""
@@ -161,7 +157,7 @@ class ScriptMethod:
         return self.function.code
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function.run(self.schema.bound((self.owner, *args), kwargs))
+        return self.function(self.owner, *args, **kwargs)
 
     def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
         return self.function.graph_for(self.owner, *args, **kwargs)

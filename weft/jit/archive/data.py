@@ -25,10 +25,7 @@ _ELEMENTS = ("int", "double", "bool", "tensor", "complex")
 DEEPEST = 200  # levels of modules in modules
 _STATE = ("__getstate__", "__setstate__")
 # Names of PyTorch's that values of a program are made of.
-_PLAIN = frozenset(
-    ["collections.OrderedDict", "builtins.complex", "torch.device"]
-    + [f"torch._utils._rebuild_tensor{version}" for version in ("", "_v2", "_v3")]
-)
+_PLAIN = frozenset(["collections.OrderedDict", "builtins.complex", "torch.device"])
 
 
 def _as_list(values: Any) -> list[Any]:
@@ -94,7 +91,12 @@ class Values:
         full = f"{module}.{name}"
         if full in CONTAINERS:
             return CONTAINERS[full]
-        if full in _PLAIN or (module == "torch" and name.endswith("Storage")) or full == "torch.storage.UntypedStorage":
+        if (
+            full in _PLAIN
+            or module == "torch._utils"
+            or (module == "torch" and name.endswith("Storage"))
+            or full == "torch.storage.UntypedStorage"
+        ):
             return find_global(module, name)
         if full not in self._makers:
             kind = self._program.find(full) if module.partition(".")[0].startswith("__torch__") else None

@@ -27,6 +27,17 @@ def load(
 
     Functions are compiled when they are first called. `map_location` says where tensors go, `_extra_files` names text
     files in the archive, whose contents are filled in.
+
+    >>> import weft
+    >>> file = io.BytesIO()
+    >>> weft.jit.save(weft.jit.script(weft.nn.Linear(2, 1)), file)
+    >>> print(load(file).code)
+    def forward(self,
+        input: Tensor) -> Tensor:
+      weight = self.weight
+      bias = self.bias
+      return torch.linear(input, weight, bias)
+    <BLANKLINE>
     """
     if _extra_files is not None:
         check_extra_files(_extra_files)

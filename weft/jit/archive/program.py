@@ -7,7 +7,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...base.errors import NotFound, Unsupported
+from ...base.errors import Error, NotFound, Unsupported
 from ...eager.archive.errors import ArchiveError
 from ...eager.tensor.device import device as Device
 from ..classes import ATTRIBUTE, BUFFER, PARAMETER, EnumType, InterfaceType, NamedTupleType, ScriptClass, is_plain_name
@@ -25,6 +25,7 @@ from .names import resolver
 from .sources import ROOT, Defined, Sources, lines_of, own_part, parsed
 from .versions import upgrade_graph, upgrade_source
 
+DEEPEST = 60  # levels of classes in classes
 _HOOKS = ("__forward_hooks__", "__forward_pre_hooks__")
 
 
@@ -80,6 +81,7 @@ class Program:
     def __init__(self, sources: Sources, version: int) -> None:
         self._sources, self._version = sources, version
         self._known: dict[str, Any] = {}
+        self._depth = 0  # of classes that are being made
         self.constants: Sequence[Any] = ()
 
     def find(self, name: str) -> Type | Function | None:
@@ -121,7 +123,16 @@ class Program:
         bases = [base.id if isinstance(base, ast.Name) else "" for base in node.bases]
         if node.keywords or len(bases) > 1 or (bases and bases[0] not in _BASES):
             raise ArchiveError(f"{name} has a base that no class of an archive has", hint=f"it may be {sorted(_BASES)}")
-        _BASES[bases[0] if bases else ""](self, name, node, defined.source)
+        if self._depth >= DEEPEST:
+            raise ArchiveError(f"classes are parts of classes more than {DEEPEST} levels deep", where=name[:200])
+        self._depth += 1
+        try:
+            _BASES[bases[0] if bases else ""](self, name, node, defined.source)
+        except Error:
+            self._known.pop(name, None)  # it is there before its parts are
+            raise
+        finally:
+            self._depth -= 1
 
     def _script_class(self, name: str, node: ast.ClassDef, source: Source, is_module: bool = False) -> None:
         made = self._known[name] = ScriptClass(name, is_module)  # before its parts, which may name it

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
 
 from ..matching import Conversion, Match, Mismatch, _conversion, has_variables, matched
 from ..nodes import Value
@@ -13,13 +12,6 @@ from ..schema import FunctionSchema, parse_schema
 from ..types import ListType, NoneType, OptionalType, TensorType, TupleType, Type, UnionType
 from .builder import Builder
 from .place import Place
-
-
-class Given(NamedTuple):
-    """An argument of a call."""
-
-    value: Value
-    place: Place
 
 
 class _Inferred(TensorType):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import enum
 import functools
 import inspect
 import textwrap
@@ -15,9 +16,11 @@ from typing import Any, Optional
 from ...base.errors import InvalidType, NoAttribute
 from ...eager.functions.all import FUNCTIONS
 from ...nn.modules.module import Module
+from ..classes import EnumType
 from ..functions import Function as Compiled
 from ..types import Type
 from .annotations import Annotations
+from .class_types import class_type
 from .functions import Origin, SourceFunction
 from .language import IGNORED, MODIFIER, UNUSED
 from .library import RENAMED
@@ -25,7 +28,7 @@ from .library import SOURCE as LIBRARY
 from .modules import scripted_module
 from .place import Source, UnsupportedNodeError, source_of
 from .python_values import Ignored, Namespace, is_function, plain_sugar
-from .sugar import Builtin, Function, Operators, Sugar
+from .sugar import Builtin, Class, EnumMember, Function, Operators, Sugar
 
 _COMPILED: weakref.WeakKeyDictionary[Any, SourceFunction] = weakref.WeakKeyDictionary()
 
@@ -66,7 +69,17 @@ def sugar_of(value: Any) -> Sugar | None:
         if modifier == IGNORED:
             return Ignored(value, _origin(value).schema(value.__name__))
         return Function(function_of(value))
+    if isinstance(value, type):
+        kind = class_of(value)
+        return None if kind is None else Class(kind)
+    if isinstance(value, enum.Enum):
+        return _member(value)
     return None
+
+
+def _member(value: enum.Enum) -> Sugar | None:
+    kind = class_of(type(value))
+    return EnumMember(kind, value) if isinstance(kind, EnumType) else None
 
 
 def _public(function: Any) -> Any:
@@ -86,9 +99,9 @@ def _library() -> dict[Any, Sugar]:
     return found | {functional[each.name]: Function(each) for each in unit.get_functions() if each.name in functional}
 
 
-def class_type(value: type) -> Type | None:
+def class_of(value: type) -> Type | None:
     """The type of a class of Python that programs know."""
-    return None
+    return class_type(value, qualified_name(value), _origin)
 
 
 def sugar_resolver(resolve: Callable[[str], Any]) -> Callable[[str], Sugar | None]:
@@ -125,7 +138,7 @@ def _origin(function: Any) -> Origin:
         for name, each in inspect.signature(function).parameters.items()
         if each.default is not inspect.Parameter.empty
     }
-    return Origin(node, source, Annotations(source, resolve, class_type), sugar_resolver(resolve), defaults)
+    return Origin(node, source, Annotations(source, resolve, class_of), sugar_resolver(resolve), defaults)
 
 
 def emit_function(
@@ -138,7 +151,7 @@ def emit_function(
     """A function of a definition, wherever that comes from. `resolve` gives what names stand for there (KeyError if
     nothing): values of Python, types and functions of programs, or what the compiler itself has. It is compiled when
     its graph is asked for."""
-    annotations = Annotations(source, resolve, class_type)
+    annotations = Annotations(source, resolve, class_of)
     return SourceFunction(qualified_name, Origin(node, source, annotations, sugar_resolver(resolve), {}, self_type))
 
 
@@ -159,8 +172,14 @@ def script(subject: Any, *ignored: Any, **options: Any) -> Any:
         return subject
     if isinstance(subject, Module):
         return scripted_module(subject, _origin, sugar_resolver)
+    if isinstance(subject, type):
+        if class_of(subject) is None:
+            raise InvalidType(f"{subject!r:.80} is no class that programs know", hint="a class with a source")
+        return subject
     if not is_function(subject):
-        raise InvalidType(f"script takes a function or a module, not {subject!r:.80}", hint="one with a source")
+        raise InvalidType(
+            f"script takes a function, a class or a module, not {subject!r:.80}", hint="one with a source"
+        )
     found = function_of(subject)
     found.graph  # noqa: B018
     return found

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
+from ..classes import ScriptClass
 from ..graph import Graph
 from ..nodes import Node, Value
 from ..types import (
@@ -141,8 +142,10 @@ class Expressions(Builder):
 
     def magic(self, value: Value, name: str, args: Sequence[Value]) -> Value | None:
         """What a method of a class gives, where a sign calls it; None for values of no class."""
-        methods = getattr(value.type(), "methods", None)
-        if not methods or name not in methods:
+        kind = value.type()
+        if not isinstance(kind, ScriptClass) or getattr(kind, "order", None) is not None:
+            return None
+        if name not in kind.methods and self.python_method(value, kind, name) is None:
             return None
         return Simple(value).attribute(self, name).call(self, [Simple(each) for each in args], {}).value(self)
 

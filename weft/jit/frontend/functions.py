@@ -96,7 +96,10 @@ class SourceFunction(Function):
 
     def _emit(self) -> None:
         emitter = _Emitter(self)
-        emitter.compile()
+        try:
+            emitter.compile()
+        except RecursionError:
+            raise emitter.error("the program is nested too deeply") from None
         eliminate_dead_code(emitter.graph)
         pool_constants(emitter.graph)
         self._graph, self._result = emitter.graph, emitter.result

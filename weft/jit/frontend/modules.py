@@ -15,17 +15,18 @@ from ...base.errors import InvalidType
 from ...eager.functions.all import FUNCTIONS
 from ...eager.tensor.tensor import Tensor
 from ...nn.modules.module import Module
-from ..classes import BUFFER, PARAMETER, ScriptClass
+from ..classes import BUFFER, PARAMETER
 from ..constants import type_of
 from ..functions import Function
 from ..modules import ScriptModule
 from ..types import BoolType, DictType, ListType, TensorType, Type
 from .annotations import Annotations, UnknownType, type_of_python
-from .functions import Origin, SourceFunction
-from .language import EXPORTED, IGNORED, MODIFIER, UNUSED
+from .class_types import PythonClass
+from .functions import Origin
+from .language import EXPORTED, MODIFIER
 from .module_sources import forward_source
 from .place import Source
-from .python_values import is_constant, is_function
+from .python_values import is_constant
 from .sugar import Operators
 
 _OWN = frozenset(Module().__dict__)  # what every module has
@@ -33,33 +34,23 @@ _numbers = itertools.count()  # of classes that have the name of another
 _taken: set[str] = set()
 
 
-class ModuleClass(ScriptClass):
+class ModuleClass(PythonClass):
     """The class of a module of Python. `order` are the names of the modules in it that a loop goes over, if it is a
-    container; `sugar_of` and `origin_of` are how the compiler reads values and functions of Python."""
+    container; `resolver_of` is how the compiler reads names of Python."""
 
     python: type[Module]
     order: list[str] | None = None
     keys: bool = False  # whether a loop goes over names
     others: dict[str, Any]  # attributes that programs have no types for
     fixed: dict[str, Any]  # constants of the class in Python
-    origin_of: Callable[[Any], Origin]
+    resolver_of: Callable[[Any], Any]
+    defines = False
 
-    def python_method(self, name: str) -> Any:
-        """A method as Python has it; None if there is none."""
-        function = inspect.getattr_static(self.python, name, None)
-        return function if is_function(function) else None
-
-    def source_method(self, name: str) -> SourceFunction | None:
-        """A method, compiled when it is called; None if there is none."""
-        function = self.python_method(name)
-        if function is None or getattr(function, MODIFIER, None) in (IGNORED, UNUSED):
-            return None
+    def _origin(self, name: str, function: Any) -> Origin:
         constants = {each: constant.value for each, constant in self.constants.items()}
         parameters = [each for each, slot in self.attributes.items() if slot.kind == PARAMETER]
         text = forward_source(self.python, constants, parameters) if name == "forward" else None
-        origin = self.origin_of(function) if text is None else self._generated(text)
-        found = self.methods[name] = SourceFunction(f"{self.qualified_name()}.{name}", origin._replace(self_type=self))
-        return found
+        return super()._origin(name, function) if text is None else self._generated(text)
 
     def _generated(self, text: str) -> Origin:
         source = Source(text, f"<{self.python.__name__}>")
@@ -74,8 +65,6 @@ class ModuleClass(ScriptClass):
         }
         resolve = {**vars(builtins), **names}.__getitem__
         return Origin(node, source, Annotations(source, resolve, lambda kind: None), self.resolver_of(resolve))
-
-    resolver_of: Callable[[Any], Any]
 
 
 def scripted_module(

@@ -556,9 +556,9 @@ class Statements(Expressions):
                 if not indices:
                     self._in_place(node.op, view, self.value(node.value))
                     return End.FALLS
-            self._assign_item(target, Simple(self._changed(node.op, self.value(_read(target)), self.value(node.value))))
+            self._assign_item(target, Simple(self._operation(node.op, self.value(target), self.value(node.value))))
             return End.FALLS
-        left, right = self.value(_read(target)), self.value(node.value)
+        left, right = self.value(target), self.value(node.value)
         self.assign_target(target, Simple(self._in_place(node.op, left, right)))
         return End.FALLS
 
@@ -569,9 +569,6 @@ class Statements(Expressions):
             return call_operator(self, name, [left, right])
         if isinstance(left.type(), ListType) and isinstance(op, ast.Add) and isinstance(right.type(), ListType):
             return call_operator(self, "aten::add_", [left, right])
-        return self._changed(op, left, right)
-
-    def _changed(self, op: ast.operator, left: Value, right: Value) -> Value:
         return self._operation(op, left, right)
 
     # Others
@@ -640,11 +637,6 @@ _IN_PLACE: dict[type[ast.operator], str] = {
 def _prefixed(emit: Statements, text: Value) -> Value:
     """The message of an assertion that fails."""
     return call_operator(emit, "aten::add", [emit.constant("AssertionError: "), text])
-
-
-def _read(node: ast.expr) -> ast.expr:
-    """A target of an assignment, read."""
-    return node
 
 
 def _is_new(base: Environment, name: str, origin: Sugar) -> bool:

@@ -161,6 +161,8 @@ class Simple(Sugar):
         kind = self._value.type()
         if not isinstance(kind, ScriptClass):
             raise builder.error(f"Tried to set an attribute: {name} on a non-class: {kind}")
+        if name not in kind.attributes and getattr(kind, "defines", False):
+            kind.add_attribute(name, value.type())
         if name not in kind.attributes:
             raise builder.error(
                 f"Tried to set nonexistent attribute: {name}. Did you forget to initialize it in __init__()?"
@@ -634,6 +636,8 @@ class Class(Sugar):
             values, named = _values(builder, args, kwargs)
             inputs = call_inputs(builder, _constructor(self.type), values, named, builder.place)
             return Simple(builder.node("prim::TupleConstruct", inputs, self.type))
+        if isinstance(self.type, EnumType):
+            raise builder.error(f"Enum values are named, not called: {self.type}")
         made = Simple(builder.node("prim::CreateObject", [], self.type))
         if "__init__" in getattr(self.type, "methods", ()):
             made.attribute(builder, "__init__").call(builder, args, kwargs)
@@ -641,12 +645,27 @@ class Class(Sugar):
 
     def attribute(self, builder: Builder, name: str) -> Sugar:
         if isinstance(self.type, EnumType) and name in self.type.members:
-            node = builder.nodes("prim::Constant", [], [self.type])
-            node.ival_("value", self.type.python[name])  # type: ignore[attr-defined]
-            return Simple(node.output())
+            return EnumMember(self.type, self.type.python[name])
         if name == "__new__":  # how programs that were saved make a value
             return Form("new")
         return super().attribute(builder, name)
+
+
+class EnumMember(Sugar):
+    """One of the values of an enum."""
+
+    kind = "enum value"
+
+    def __init__(self, type_: EnumType, member: Any) -> None:
+        self._type, self._member = type_, member
+
+    def value(self, builder: Builder) -> Value:
+        node = builder.nodes("prim::Constant", [], [self._type])
+        node.ival_("value", self._member)  # type: ignore[attr-defined]
+        return node.output()
+
+    def attribute(self, builder: Builder, name: str) -> Sugar:
+        return Simple(self.value(builder)).attribute(builder, name)
 
 
 def present(kind: Type) -> Type:

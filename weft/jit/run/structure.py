@@ -173,6 +173,8 @@ STRUCTURE: dict[str, Callable[[Node], Call]] = {
     "prim::DictConstruct": _dict,
     "prim::ConstantChunk": _chunk,
     "prim::isinstance": _isinstance,
+    "prim::EnumName": lambda node: lambda member: member.name,
+    "prim::EnumValue": lambda node: lambda member: member.value,
     "prim::GetAttr": _get_attribute,
     "prim::SetAttr": _set_attribute,
     "prim::CreateObject": _create_object,
