@@ -61,6 +61,14 @@ from .jit.schema import FunctionSchema as FunctionSchema
 from .jit.schema import parse_schema as parse_schema
 from .jit.parse import parse_ir as parse_ir
 from .jit.filecheck import FileCheck as FileCheck
+from .jit.archive.load import import_ir_module as import_ir_module
+from .jit.archive.load import import_ir_module_from_buffer as import_ir_module_from_buffer
+from .jit.functions import ScriptFunction as ScriptFunction
+from .jit.functions import ScriptMethod as ScriptMethod
+from .jit.modules import ScriptModule as ScriptModule
+from .jit.frontend.compiler import CompilationUnit as CompilationUnit
+from .jit.frontend.decl import merge_type_from_type_comment as merge_type_from_type_comment
+from .jit.frontend.decl import parse_type_comment as parse_type_comment
 from .base.counters import AVG as AVG
 AcceleratorError: Any
 from .base.counters import AggregationType as AggregationType

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import InvalidType
+from ..eager.tensor.device import device as Device
 from ..eager.tensor.tensor import Tensor
 from .types import (
     BoolType,
     ComplexType,
+    DeviceObjType,
+    DictType,
     FloatType,
     IntType,
     ListType,
@@ -44,6 +47,7 @@ def type_of(value: Any) -> Type:
         (float, FloatType),
         (complex, ComplexType),
         (str, StringType),
+        (Device, DeviceObjType),
     ):
         if isinstance(value, kind):
             return found.get()  # type: ignore[no-any-return]
@@ -55,6 +59,11 @@ def type_of(value: Any) -> Type:
             return ListType.ofTensors()
         if len(set(kinds)) == 1:
             return ListType(kinds[0])
+    if isinstance(value, dict) and value:
+        keys, items = ({type_of(item) for item in part} for part in (value.keys(), value.values()))
+        items = {TensorType.get() if isinstance(kind, TensorType) else kind for kind in items}
+        if len(keys) == len(items) == 1:
+            return DictType(keys.pop(), items.pop())
     raise InvalidType(f"{value!r:.60} is no value of a program")
 
 
@@ -77,6 +86,8 @@ def make_constant(node: Node, value: Any) -> None:
         node._set(_LISTED[type(kind.getElementType())], "value", value)
     elif type(kind) in _ALONE:
         node._set(_ALONE[type(kind)], "value", value)
+    elif isinstance(kind, DeviceObjType):
+        node._set("s", "value", str(value))
     elif value is not None:
         node._set("ival", "value", value)
 
@@ -91,6 +102,8 @@ def constant_of(node: Node) -> Any:
         return bool(value)
     if isinstance(kind, FloatType):
         return float(value)
+    if isinstance(kind, DeviceObjType):
+        return Device(value)
     if isinstance(kind, ListType) and isinstance(kind.getElementType(), BoolType):
         return [bool(item) for item in value]
     return list(value) if isinstance(value, list) else value

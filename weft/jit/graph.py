@@ -60,7 +60,7 @@ class Graph:
     __repr__ = __str__
 
     def str(self, print_source_ranges: bool = True) -> Text:
-        return graph_text(self)
+        return graph_text(self, print_source_ranges)
 
     # Values and nodes
 

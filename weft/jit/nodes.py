@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..base.errors import InvalidType, RunError
 from .attributes import Attributes
 from .constants import constant_of, type_of
+from .matching import find_operator, fits
+from .operators import Operator
 from .printing import node_text
+from .schema import parse_schema
 from .types import NoneType, TensorType, Type
 
 if TYPE_CHECKING:
     from .graph import Graph
 
-GAP = 1 << 24  # between the positions of nodes that were appended one after the other
+GAP = 1 << 24  # between the positions of nodes that were put one after the other at an end of a block
+END = 1 << 80  # beyond the position of every node
 NONDETERMINISTIC = frozenset(
     f"aten::{name}"
     for name in (
@@ -107,7 +111,7 @@ class Value:
             names.pop(self._name, None)
         self._name = None
         if name:
-            older = names.pop(name, None)
+            older = names.get(name)
             if older is not None:
                 older._name = self._node._graph._free_name(name)
                 names[older._name] = older
@@ -397,7 +401,10 @@ class Node(Attributes):
                 )
         if self._owner is not None:
             self._take_out()
-        for node in [inner for block in self._blocks for inner in _inside(block)]:
+        within = [inner for block in self._blocks for inner in inside(block)]
+        for block in [block for node in (self, *within) for block in node._blocks]:
+            block._return.removeAllInputs()
+        for node in within:
             node.removeAllInputs()
             for value in node._outputs:
                 value.setDebugName("")
@@ -416,7 +423,38 @@ class Node(Attributes):
 
     # What it is
 
+    def _operator(self) -> Operator | None:
+        return find_operator(self._kind, [value._type for value in self._inputs])
+
+    def schema(self) -> str:
+        """The schema of its operator, which follows from its kind and the types of its inputs."""
+        operator = self._operator()
+        return "(no schema)" if operator is None else str(operator.schema)
+
+    def matches(self, schema: str) -> bool:
+        """Whether it is of the kind that a schema tells, and reads what that takes."""
+        wanted = parse_schema(schema)
+        return wanted.name == self._kind and fits(wanted, [value._type for value in self._inputs])
+
+    def namedInput(self, name: str) -> Value:
+        """What it reads as the argument of a name."""
+        operator = self._operator()
+        if operator is None:
+            kinds = ", ".join([value._type.str() for value in self._inputs])
+            raise RunError(
+                f"Schema not found for node: {self._kind}",
+                why=f"no overload takes ({kinds})",
+                hint="weft._C._jit_get_schemas_for_operator(kind) has all of them",
+            )
+        for argument, value in zip(operator.schema.arguments, self._inputs):
+            if argument.name == name:
+                return value
+        raise RunError(f"Couldn't find an argument called {name}", why=f"the schema is {operator.schema}")
+
     def isNondeterministic(self) -> bool:
+        """Whether it may give something else each time: it draws random numbers."""
+        if self._kind == "aten::dropout" and self._operator() is not None:
+            return self.namedInput("train").toIValue() is not False
         return self._kind in NONDETERMINISTIC
 
     def mustBeNone(self) -> bool:
@@ -489,7 +527,7 @@ class Block:
         block._param, block._return = Node._made(graph, "prim::Param"), Node._made(graph, "prim::Return")
         for node, other in ((block._param, block._return), (block._return, block._param)):
             node._owner, node._previous, node._next = block, other, other
-        block._return._position = 1 << 62
+        block._param._position, block._return._position = -END, END
         return block
 
     def inputs(self) -> Iterator[Value]:
@@ -536,18 +574,21 @@ class Block:
         return list(self._find(kind, recurse))
 
     def _find(self, kind: str, recurse: bool) -> Iterator[Node]:
-        return (node for node in (_inside(self) if recurse else self.nodes()) if node._kind == kind)
+        return (node for node in (inside(self) if recurse else self.nodes()) if node._kind == kind)
 
     def _place(self, node: Node) -> None:
         """Gives a node that was put in a position between its neighbours."""
         before, after = node._previous._position, node._next._position  # type: ignore[union-attr]
+        if before == -END:
+            node._position = 0 if after == END else after - GAP
+            return
         node._position = before + min(GAP, (after - before) // 2)
-        if node._position == before:
+        if node._position == before:  # the space for many more, so that most insertions find some
             for number, each in enumerate(self.nodes()):
-                each._position = (number + 1) * GAP
+                each._position = number * GAP * GAP
 
 
-def _inside(block: Block) -> Iterator[Node]:
+def inside(block: Block) -> Iterator[Node]:
     """All nodes in a block and in the blocks of its nodes, each before those in it."""
     stack = [block.nodes()]
     while stack:

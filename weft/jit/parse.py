@@ -9,6 +9,7 @@ import numpy as np
 from ..base.errors import InvalidType
 from ..eager.tensor.tensor import Tensor, wrap
 from .graph import Graph
+from .matching import has_variables
 from .nodes import Block, Node, Value
 from .source import Words, number_of, unquoted
 from .type_text import read_type
@@ -120,6 +121,7 @@ class _Reader:
                 break
         if outputs or words.is_next("="):
             words.expect("=")
+        start = words.token
         kind = words.expect("ident").text
         if not words.is_next("::"):
             raise words.unexpected(":")
@@ -132,17 +134,29 @@ class _Reader:
         for value in self.values():
             node.addInput(value)
         node.insertBefore(block.returnNode())
-        for (name, type_), value in zip(outputs, node.outputs()):
+        expected = self.results(node)
+        for place, ((name, type_), value) in enumerate(zip(outputs, node.outputs())):
             if not name.isdecimal():
                 value.setDebugName(name)
-            if type_ is not None:
-                value.setType(type_)
+            known = expected[place] if place < len(expected) else None
+            if type_ is not None and known is not None and not type_.isSubtypeOf(known):
+                what = f"Annotated type {type_!r} does not match schema type {known!r} for operator {node.schema()}"
+                raise words.error(what, start.start, len(start.text))
+            if type_ is not None or known is not None:
+                value.setType(type_ or known)  # type: ignore[arg-type]
         if words.is_next("newline") and words.peek().kind == "indent":
             words.take()
             self.blocks(node)
         elif not words.is_next("eof", "dedent"):
             words.expect("newline")
         self.scopes[-1] |= {name: value for (name, _), value in zip(outputs, node.outputs())}
+
+    @staticmethod
+    def results(node: Node) -> list[Type | None]:
+        """The types that the schema of a node gives its results; None of those that it leaves open."""
+        operator = node._operator()
+        kinds = [] if operator is None else [result.type for result in operator.schema.returns]
+        return [None if has_variables(kind) else kind for kind in kinds]
 
     def blocks(self, node: Node) -> None:
         words = self.words

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from .nodes import Node, Value
 
 
-def graph_text(graph: Graph) -> str:
-    """A graph as text, with the graphs that are attributes of its nodes below it."""
-    subgraphs = _Subgraphs()
+def graph_text(graph: Graph, sources: bool = True) -> str:
+    """A graph as text, with the graphs that are attributes of its nodes below it, and the places in the source."""
+    subgraphs = _Subgraphs(sources)
     return _finished(_graph(graph, subgraphs), subgraphs)
 
 
@@ -34,7 +34,8 @@ def _finished(lines: Iterator[str], subgraphs: _Subgraphs) -> str:
 class _Subgraphs:
     """Graphs that are attributes, in the order in which they are met; more may come while they are written."""
 
-    def __init__(self) -> None:
+    def __init__(self, sources: bool = True) -> None:
+        self.sources = sources  # whether places in the source are written, too
         self._found: list[tuple[str, Graph]] = []
 
     def name(self, kind: str, graph: Graph) -> str:
@@ -81,9 +82,13 @@ def _nodes(nodes: Any, indent: str, subgraphs: _Subgraphs) -> Iterator[str]:
 
 def _line(node: Node, subgraphs: _Subgraphs) -> str:
     outputs = ", ".join([_defined(value) for value in node.outputs()])
-    attributes = ", ".join([f"{name}={_attribute(node, name, subgraphs)}" for name in node.attributeNames()])
-    source = f" # {node.sourceRange()}" if node.sourceRange() else ""
-    return f"{outputs} = {node.kind()}{f'[{attributes}]' if attributes else ''}({_read(node)}){source}"
+    names, kind = node.attributeNames(), node.kind()
+    if "Subgraph" in names:  # the graph that the node runs gives it its name
+        names.remove("Subgraph")
+        kind = _attribute(node, "Subgraph", subgraphs)
+    attributes = ", ".join([f"{name}={_attribute(node, name, subgraphs)}" for name in names])
+    source = f" # {node.sourceRange()}" if subgraphs.sources and node.sourceRange() else ""
+    return f"{outputs} = {kind}{f'[{attributes}]' if attributes else ''}({_read(node)}){source}"
 
 
 def _attribute(node: Node, name: str, subgraphs: _Subgraphs) -> str:

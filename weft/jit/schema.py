@@ -278,7 +278,7 @@ _EXACT: dict[type[Type], type] = {
 
 def converted(value: Any, kind: Type) -> Any:
     """A value as one of a type: an int is a float where one is expected, a tuple a list. InvalidType if it is none."""
-    if isinstance(kind, AnyType):
+    if isinstance(kind, AnyType) or kind.holds(value):
         return value
     if isinstance(kind, OptionalType):
         return None if value is None else converted(value, kind.getElementType())
@@ -302,7 +302,7 @@ def converted(value: Any, kind: Type) -> Any:
     if isinstance(kind, ListType) and isinstance(value, (list, tuple)):
         return [converted(item, kind.getElementType()) for item in value]
     if isinstance(kind, TupleType) and isinstance(value, tuple) and len(value) == len(kind.parts):
-        return tuple([converted(item, part) for item, part in zip(value, kind.parts)])
+        return kind.made([converted(item, part) for item, part in zip(value, kind.parts)])
     if isinstance(kind, DictType) and isinstance(value, dict):
         key, item = kind.parts
         return {converted(k, key): converted(v, item) for k, v in value.items()}

@@ -197,8 +197,6 @@ def _real_or_imaginary(words: Words) -> int | float | complex:
 
 
 def shown(value: float) -> str:
-    """A float as the IR writes it: always with a point, or an exponent."""
-    text = repr(value)
-    if text.endswith(".0"):
-        return text[:-1]
-    return text if any(c in text for c in ".en") else f"{text}."
+    """A float as programs write it: all digits that it needs, and always a point or an exponent."""
+    text = f"{value:.17g}"
+    return text if any(sign in text for sign in ".en") else f"{text}."

@@ -19,6 +19,7 @@ from .types import (
     DeviceObjType,
     DictType,
     FloatType,
+    FunctionType,
     FutureType,
     IntType,
     LayoutType,
@@ -163,6 +164,8 @@ def _base(words: Words, in_schema: bool) -> tuple[Type, str]:
             raise words.error(f"{name} of {len(parts)} types", token.start, len(name))
         made = container(*[part.type for part in parts])
         return made, f"{name}({', '.join([part.text for part in parts])})"
+    if name == "Function":
+        return FunctionType(None), name
     scalar = name.removesuffix("Tensor")
     if not in_schema and words.is_next("(") and (name == "Tensor" or scalar in SCALARS):
         words.take()

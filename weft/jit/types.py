@@ -103,6 +103,10 @@ class Type:
     def is_interface_type(self) -> bool:
         return False
 
+    def holds(self, value: Any) -> bool:
+        """Whether a value of Python is one of a type that a program defines."""
+        return False
+
     # Of tensors only
 
     def _tensor(self) -> TensorType:
@@ -357,6 +361,24 @@ class ClassType(Type):
     annotation_str = property(str)
 
 
+class FunctionType(Type):
+    """A function that a program calls."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def str(self) -> Text:
+        return "Function"
+
+    annotation_str = property(str)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FunctionType) and self.function is other.function
+
+    def __hash__(self) -> int:
+        return hash((FunctionType, id(self.function)))
+
+
 class _Parts(Type):
     """A type made of others."""
 
@@ -465,6 +487,10 @@ class TupleType(_Parts):
     def elements(self) -> list[Type]:
         return list(self.parts)
 
+    def made(self, values: Iterable[Any]) -> Any:
+        """The tuple of some values."""
+        return tuple(values)
+
     @property
     def annotation_str(self) -> Text:
         return super().annotation_str if self.parts else "Tuple[()]"
@@ -489,13 +515,23 @@ class DictType(_Parts):
         return self.parts[1]
 
 
+_RANKS = {  # of kinds of types in a union
+    kind: place
+    for place, kind in enumerate(
+        "AnyType EnumType AnyEnumType TensorType StorageType TupleType ListType DictType NumberType FloatType "
+        "ComplexType FutureType AwaitType RRefType IntType NoneType StringType _GeneratorType BoolType OptionalType "
+        "VarType DeviceObjType StreamObjType FunctionType ClassType".split()
+    )
+}
+
+
 class UnionType(_Parts):
     """A value of one of several types; of one type and None, it is an optional."""
 
     template, annotation_template = "Union({})", "Union[{}]"
 
     def __new__(cls, choices: Iterable[Type]) -> Any:
-        found = sorted(set(choices), key=lambda choice: (not isinstance(choice, TensorType), choice.str()))
+        found = sorted(set(choices), key=lambda choice: (_RANKS.get(choice.kind(), len(_RANKS)), choice.str()))
         if len(found) == 1:
             return found[0]
         if len(found) == 2 and any(isinstance(choice, NoneType) for choice in found):

@@ -142,7 +142,7 @@ class _ZipLoader:
 
     def load(self) -> Any:
         if self._archive.has_record("constants.pkl"):
-            raise Unsupported("a TorchScript archive", hint="save the state_dict of the module instead")
+            raise Unsupported("a TorchScript archive", hint="weft.jit.load reads it")
         self._foreign = self._byte_order() != sys.byteorder
         size, whole = self._archive.get_record_size("data.pkl"), self._archive.length
         if size > max(_PICKLE_BYTES, _PICKLE_GROWTH * whole):

@@ -23,10 +23,11 @@ class Maker:
 
     `make` takes the arguments of a call and gives an object, and `new` does so for objects that are
     made without a call; `build` takes a made object and its state. `itself` is the Python object,
-    if it is one that the user allowed: it may be part of data, too.
+    if it is one that the user allowed: it may be part of data, too. A function that `takes_one` has its
+    argument as it is, and not in a tuple.
     """
 
-    __slots__ = ("build", "itself", "make", "name", "new")
+    __slots__ = ("build", "itself", "make", "name", "new", "takes_one")
 
     def __init__(
         self,
@@ -35,7 +36,9 @@ class Maker:
         build: Callable[[Any, Any], Any] | None = None,
         new: Callable[..., Any] | None = None,
         itself: Any = None,
+        takes_one: bool = False,
     ) -> None:
+        self.takes_one = takes_one
         self.name = name
         self.make = make
         self.build = build
@@ -171,6 +174,8 @@ class Unpickler:
         if make is None:
             name = function.name if isinstance(function, Maker) else f"a {_kind(function)}"
             raise UnsafeContent(f"Trying to make an object with {name}, which is not allowed")
+        if function.takes_one:
+            arguments = (arguments,)
         if type(arguments) is not tuple:
             raise self.broken("arguments are no tuple")
         for argument in arguments:

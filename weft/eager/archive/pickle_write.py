@@ -18,15 +18,18 @@ _MARK, _STOP = b"(", b"."
 
 
 class Reduced:
-    """An object as a call: the name of a function, its arguments, and state, if it has one."""
+    """An object as a call: the name of a function, its arguments (a tuple, but for functions that take
+    one argument as it is), and state, if it has one. An object that is `late` can be referred to once it
+    has its state, and not in it."""
 
-    __slots__ = ("arguments", "name", "new", "state")
+    __slots__ = ("arguments", "late", "name", "new", "state")
 
-    def __init__(self, name: str, arguments: tuple[Any, ...], state: Any = None, new: bool = False) -> None:
+    def __init__(self, name: str, arguments: Any, state: Any = None, new: bool = False, late: bool = False) -> None:
         self.name = name
         self.arguments = arguments
         self.state = state
         self.new = new
+        self.late = late
 
 
 class Named:
@@ -173,14 +176,9 @@ class Pickler:
             if source is not None:
                 self._remember_object(source)
 
-        steps = [
-            Named(call.name),
-            call.arguments,
-            _Step(lambda: self._out.append(b"\x81" if call.new else b"R")),
-            _Step(remember),
-        ]
-        if call.state is not None:
-            steps += [call.state, _Step(lambda: self._out.append(b"b"))]
+        steps = [Named(call.name), call.arguments, _Step(lambda: self._out.append(b"\x81" if call.new else b"R"))]
+        state = [] if call.state is None else [call.state, _Step(lambda: self._out.append(b"b"))]
+        steps += [*state, _Step(remember)] if call.late else [_Step(remember), *state]
         self._then(*steps)
 
     def _save_other(self, value: Any) -> None:

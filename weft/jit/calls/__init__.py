@@ -1,0 +1,1 @@
+"""What operators of programs do: with numbers, texts and containers (`values`), and with tensors (`functions`)."""

@@ -1,0 +1,115 @@
+"""Classes of Python as types of programs: named tuples, enums, and classes whose methods are compiled."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import typing
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ...base.errors import InvalidType
+from ...eager.tensor.tensor import Tensor
+from ..classes import EnumType, NamedTupleType, ScriptClass
+from ..constants import type_of
+from ..types import TensorType, Type
+from .annotations import UnknownType, type_of_python
+from .functions import Origin, SourceFunction
+from .language import IGNORED, MODIFIER, UNUSED
+from .python_values import is_function
+
+_KNOWN: weakref.WeakKeyDictionary[type, Type] = weakref.WeakKeyDictionary()
+
+
+class PythonClass(ScriptClass):
+    """A class of Python: a method is compiled when something calls it. `origin_of` is how the compiler reads functions
+    of Python. What `__init__` assigns are the attributes."""
+
+    python: type
+    origin_of: Callable[[Any], Origin]
+    defines = True  # whether `__init__` may still add attributes
+
+    def python_method(self, name: str) -> Any:
+        """A method as Python has it; None if there is none."""
+        function = inspect.getattr_static(self.python, name, None)
+        return function if is_function(function) else None
+
+    def source_method(self, name: str) -> SourceFunction | None:
+        """A method, compiled when it is called; None if there is none."""
+        function = self.python_method(name)
+        if function is None or getattr(function, MODIFIER, None) in (IGNORED, UNUSED):
+            return None
+        origin = self._origin(name, function)._replace(self_type=self)
+        found = self.methods[name] = SourceFunction(f"{self.qualified_name()}.{name}", origin)
+        return found
+
+    def _origin(self, name: str, function: Any) -> Origin:
+        return self.origin_of(function)
+
+
+def class_type(value: type, qualified_name: str, origin_of: Callable[[Any], Origin]) -> Type | None:
+    """The type of a class of Python; the same each time. None if it is none that programs know."""
+    found = _KNOWN.get(value)
+    if found is None:
+        found = _made(value, qualified_name, origin_of)
+        if found is not None:
+            _KNOWN[value] = found
+    return found
+
+
+def _made(value: type, name: str, origin_of: Callable[[Any], Origin]) -> Type | None:
+    if issubclass(value, tuple) and hasattr(value, "_fields"):
+        return _named_tuple(value, name, origin_of)
+    if issubclass(value, enum.Enum):
+        members = {each.name: each.value for each in value}
+        kinds = {type_of(each) for each in members.values()}
+        if len(kinds) != 1:
+            raise InvalidType(f"the values of {value.__name__} are of {len(kinds)} types", hint="give them one type")
+        made = EnumType(name, kinds.pop(), members)
+        made.python = value
+        return made
+    if issubclass(value, (Tensor, BaseException)) or value.__module__.partition(".")[0] in (
+        "builtins",
+        "weft",
+        "typing",
+    ):
+        return None
+    if value.__bases__ != (object,):
+        raise InvalidType(
+            f"Torchscript does not support class inheritance: {value.__name__} inherits from "
+            f"{', '.join([base.__name__ for base in value.__bases__])}",
+            hint="write the methods into the class",
+        )
+    kind = PythonClass(name)
+    kind.python, kind.origin_of = value, origin_of
+    _KNOWN[value] = kind  # before its methods, which may name it
+    initial = kind.source_method("__init__")
+    if initial is not None:
+        try:
+            initial.graph  # noqa: B018
+        except BaseException:
+            del _KNOWN[value]
+            raise
+    kind.defines = False
+    return kind
+
+
+def _named_tuple(value: Any, name: str, origin_of: Callable[[Any], Origin]) -> Type:
+    hints = typing.get_type_hints(value)
+
+    def inner(part: type) -> Type | None:
+        return class_type(part, f"{name.rpartition('.')[0]}.{part.__name__}", origin_of)
+
+    parts: list[Type] = []
+    for field in value._fields:
+        try:
+            parts.append(type_of_python(hints[field], inner) if field in hints else TensorType.get())
+        except UnknownType:
+            raise InvalidType(
+                f"{value.__name__}.{field} is of a type that programs do not have: {hints[field]}"
+            ) from None
+    defaults = [value._field_defaults[field] for field in value._fields if field in value._field_defaults]
+    made = NamedTupleType(name, value._fields, parts, defaults)
+    made.python = value
+    return made
