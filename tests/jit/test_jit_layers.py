@@ -169,4 +169,7 @@ def test_operators_of_layers(torch, name):
     count = sum(not argument.kwarg_only for argument in arguments)
     named = {argument.name: value for argument, value in zip(arguments[count:], given[count:])}
     theirs = getattr(getattr(torch.ops.aten, short), overload or "default")(*given[:count], **named)
-    check(operator.call(*[on(weft, value) for value in values]), theirs, torch)
+    ours = operator.call(*[on(weft, value) for value in values])
+    if short == "embedding_bag":  # the others are for its gradient, and empty where PyTorch's needs none of them
+        ours, theirs = ours[0], theirs[0]
+    check(ours, theirs, torch)

@@ -12,14 +12,13 @@ from ...eager.functions.all import FUNCTIONS
 from ...eager.tensor.tensor import Tensor
 from ..schema import Argument, FunctionSchema
 from ..types import IntType, LayoutType, ListType, MemoryFormatType, OptionalType, ScalarTypeType, TensorType, Type
-from .numbered import FORMATS, LAYOUTS, OF_NUMBER, in_programs
+from .numbered import FORMATS, LAYOUTS, OF_NUMBER, REDUCTIONS, in_programs
 
 _NUMBERED: dict[type[Type], dict[int, Any]] = {
     ScalarTypeType: OF_NUMBER,
     LayoutType: LAYOUTS,
     MemoryFormatType: FORMATS,
 }
-_REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 _UNHEARD = frozenset(("cudnn_enabled", "cudnn_enable", "pin_memory"))  # what functions of weft need not be told
 _SPACES = {"linalg_": "weft.linalg", "special_": "weft.special"}
 
@@ -126,7 +125,7 @@ def _reader(argument: Argument, reductions: bool) -> Callable[[Any], Any]:
         kind = kind.getElementType()
     table = _NUMBERED.get(type(kind))
     if reductions and argument.name == "reduction" and isinstance(kind, IntType):
-        table = _REDUCTIONS
+        table = REDUCTIONS
     if argument.name == "stride" and argument.default_value == []:  # which stands for the size of the window
         return lambda value: value or None
     if table is None:

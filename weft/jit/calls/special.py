@@ -10,10 +10,9 @@ import numpy as np
 from ...base.errors import RunError
 from ...eager.functions.all import FUNCTIONS
 from ...eager.tensor.tensor import Tensor
-from .numbered import OF_NUMBER
+from .numbered import OF_NUMBER, REDUCTIONS
 
 _WEFT, _NN = FUNCTIONS["weft"], FUNCTIONS["weft.nn.functional"]
-REDUCTIONS = ("none", "mean", "sum")
 
 
 def _spread(name: str) -> Callable[..., Any]:

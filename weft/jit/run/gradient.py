@@ -45,13 +45,13 @@ def differentiate(graph: Graph) -> Gradient:
           %x : Float(2),
           %y : Float(2),
           %z : Float(2)):
-      %2 : Tensor = prim::GradOf[name="aten::tanh"](%0)
+      %1 : Tensor = prim::GradOf[name="aten::tanh"](%0)
         block0():
           %3 : Tensor = weft::vjp[name="aten::tanh", wanted=[0], given=[0]](%z, %0)
           -> (%3)
-      %4 : Tensor, %5 : Tensor = prim::GradOf[name="aten::mul"](%2)
+      %4 : Tensor, %5 : Tensor = prim::GradOf[name="aten::mul"](%1)
         block0():
-          %8 : Tensor, %9 : Tensor = weft::vjp[name="aten::mul", wanted=[0, 1], given=[0]](%x, %y, %2)
+          %8 : Tensor, %9 : Tensor = weft::vjp[name="aten::mul", wanted=[0, 1], given=[0]](%x, %y, %1)
           -> (%8, %9)
       return (%4, %5)
     <BLANKLINE>
