@@ -13,7 +13,7 @@ from weft._C import FileCheck, parse_ir
 from weft.base.errors import RunError
 from weft.jit.run.code import Code
 from weft.jit.run.interpreter import run
-from weft.jit.types import FunctionType
+from weft.jit.types import ClassType, FunctionType
 
 
 def renumbered(text):
@@ -478,6 +478,27 @@ def test_calls_are_inlined():
     array = np.random.default_rng().uniform(-1, 1, 5)
     (given,) = run(Code(graph), [weft.tensor(array)])
     np.testing.assert_array_equal(given.numpy(), np.maximum(-np.maximum(-array, 0), 0))
+
+
+class Counted(ClassType):
+    """A class of programs with a method."""
+
+    method = Function("graph(%self : Tensor, %x : Tensor):\n  %y : Tensor = aten::relu(%x)\n  return (%y)")
+
+    def find_method(self, name):
+        return self.method if name == "forward" else None
+
+
+def test_methods_are_inlined():
+    graph = _C.Graph()
+    owner, value = graph.addInput("self"), graph.addInput("x")
+    owner.setType(Counted("own.Counted"))
+    for name in ("forward", "other"):
+        node = graph.appendNode(graph.create("prim::CallMethod", [owner, value]).s_("name", name))
+        graph.registerOutput(node.output())
+    _C._jit_pass_inline(graph)
+    graph.lint()
+    assert [node.kind() for node in graph.nodes()] == ["aten::relu", "prim::CallMethod"]
 
 
 def test_a_function_that_calls_itself_is_not_inlined():

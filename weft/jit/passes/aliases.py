@@ -9,10 +9,10 @@ a type may be the same object.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ..graph import Graph
-from ..nodes import Block, Node, Value
+from ..nodes import Node, Value
 from ..schema import FunctionSchema
 from ..types import (
     AnyType,
@@ -45,7 +45,8 @@ _TAKE_OUT = frozenset(
     ).split()
 )
 _ONLY_READ = ("prim::Print", "prim::RaiseException", "aten::warn")  # of those that have effects
-_PASS_ON = frozenset(("prim::unchecked_cast", "prim::AutogradAdd", "prim::DifferentiableGraph", "prim::ConstantChunk"))
+_PASS_ON = frozenset(("prim::unchecked_cast", "prim::ConstantChunk"))
+_MAY_PASS_ON = frozenset(("prim::AutogradAdd", "prim::DifferentiableGraph"))  # or give something new
 
 
 def has_memory(kind: Type) -> bool:
@@ -142,6 +143,7 @@ class Aliases:
         self._wild: dict[str, int] = {}
         self._writes: dict[Node, set[int]] = {}
         self._opaque_nodes: list[Node] = []
+        self._constants: dict[int, int] = {}  # places of tensors, by their identities
         self._reach: dict[int, set[int]] = {}
         self._written_from: dict[int, bool] = {}
         for value in graph.inputs():
@@ -238,6 +240,11 @@ class Aliases:
         elif kind in _PASS_ON:
             for value in node._outputs:
                 self._set(value, _of_all(self, node._inputs))
+        elif kind in _MAY_PASS_ON:
+            for value in node._outputs:
+                self._set(value, _of_all(self, node._inputs) | {self._places.new()})
+        elif kind == "prim::Constant":
+            self._constant(node)
         elif kind == "prim::GetAttr":
             self._of[node.output()] = self._outside(node.output().type())
         elif kind in STRUCTURAL:
@@ -249,6 +256,16 @@ class Aliases:
                 self._opaque(node)
             else:
                 self._by_schema(node, schema)
+
+    def _constant(self, node: Node) -> None:
+        """Constants that are one tensor are at one place."""
+        kind, tensor = node._attributes.get("value", ("", None))
+        if kind != "t":
+            self._fresh(node.output())
+            return
+        if id(tensor) not in self._constants:
+            self._constants[id(tensor)] = self._places.new()
+        self._of[node.output()] = frozenset((self._constants[id(tensor)],))
 
     def _leave(self, node: Node) -> None:
         """What a node with blocks gives, when those are known."""
@@ -294,6 +311,8 @@ class Aliases:
                 self._fresh(value)
                 for other in holders if _holds(value.type()) else ():
                     self._share(value, other)
+            elif not has_memory(value.type()):
+                continue
             elif "*" in info.after_set or "*" in info.before_set:
                 self._of[value] = self._outside(value.type())
                 for other in node._inputs:
@@ -399,11 +418,3 @@ class Aliases:
 
 def _of_all(aliases: Aliases, values: Iterable[Value]) -> frozenset[int]:
     return frozenset().union(*[aliases._of.get(value, _NOTHING) for value in values])
-
-
-def blocks_around(block: Block | None) -> Iterator[Block]:
-    """A block, and those that it is in."""
-    while block is not None:
-        yield block
-        owner = block.owningNode()
-        block = None if owner is None else owner.owningBlock()

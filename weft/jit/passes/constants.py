@@ -18,6 +18,9 @@ from .effects import is_pure
 from .evaluation import evaluated
 from .order import ends, in_order, take_out_block
 
+# What has no inputs that say all of it: nobody's value, and objects whose attributes change.
+_NO_CONSTANTS = frozenset(("prim::Uninitialized", "prim::GetAttr", "prim::CreateObject"))
+
 
 def pool_constants(graph: Graph) -> None:
     """Has one node for each constant, before all others."""
@@ -96,7 +99,7 @@ class _Propagation:
             node.destroy()
 
     def _may_move(self, node: Node) -> bool:
-        if not is_pure(node):
+        if not is_pure(node) or node.kind() in _NO_CONSTANTS:
             return False
         if self.aliases is None:
             return not any(has_memory(value.type()) for value in (*node._inputs, *node._outputs))

@@ -36,7 +36,8 @@ def remove_inplace_ops(graph: Graph) -> None:
         if isinstance(step, Block) or not writes_inputs(node) or len(node._outputs) != 1:
             continue
         first = objects.get(node._inputs[0], node._inputs[0])
-        ours = first.node().owningBlock() is node.owningBlock() and first.node().kind() != "prim::Param"
+        maker = first.node()
+        ours = maker.owningBlock() is node.owningBlock() and maker.kind() != "prim::Param" and not maker._blocks
         made = _without_writing(node) if ours else None
         objects[node.output() if made is None else made.output()] = first
         if made is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..graph import Graph
-from ..nodes import Block, Node, Value, inside
+from ..nodes import Node, Value, inside
 
 
 def canonicalize(graph: Graph, keep_names: bool = True) -> Graph:
@@ -32,7 +32,3 @@ def canonicalize(graph: Graph, keep_names: bool = True) -> Graph:
 def _defined_at(node: Node) -> list[Value]:
     """What a node gives, and what its blocks take."""
     return [*node._outputs, *[value for block in node._blocks for value in block.inputs()]]
-
-
-def is_empty(block: Block) -> bool:
-    return block._param._next is block._return

@@ -76,10 +76,20 @@ _NUMBERS: dict[type[Type], TensorType] = {
 _ELEMENTS: dict[type[Type], type] = {IntType: np.int64, FloatType: np.float64, BoolType: np.bool_}
 
 
+_CASTS = frozenset(
+    "prim::NumToTensor aten::Bool aten::Int aten::Float "
+    "aten::IntImplicit aten::FloatImplicit aten::ScalarImplicit".split()
+)
+
+
 def erase_number_types(graph: Graph) -> None:
-    """Has numbers be tensors of one element, as programs have them that know no other values."""
-    for node in inside(graph.block()):
-        if node.kind() == "prim::Constant" and type(node.output().type()) in _ELEMENTS:
+    """Has numbers be tensors of one element, as programs have them that know no other values; what made one of the
+    other is left out."""
+    for node in list(inside(graph.block())):
+        if node.kind() in _CASTS and node.inputsSize() == 1:
+            node.output().replaceAllUsesWith(node.input())
+            node.destroy()
+        elif node.kind() == "prim::Constant" and type(node.output().type()) in _ELEMENTS:
             element = _ELEMENTS[type(node.output().type())]
             node._set("t", "value", wrap(np.array(constant_of(node), element)))
     for value in _values(graph):
