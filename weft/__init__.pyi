@@ -61,6 +61,16 @@ from .jit.schema import FunctionSchema as FunctionSchema
 from .jit.schema import parse_schema as parse_schema
 from .jit.parse import parse_ir as parse_ir
 from .jit.filecheck import FileCheck as FileCheck
+from .jit.run.code import Code as Code
+from .jit.run.executor import ExecutionPlanState as ExecutionPlanState
+from .jit.run.executor import GraphExecutor as GraphExecutor
+from .jit.run.executor import GraphExecutorState as GraphExecutorState
+from .jit.run.gradient import Gradient as Gradient
+from .jit.run.interpreter import JITException as JITException
+from .jit.run.nested import IODescriptor as IODescriptor
+from .jit.run.specs import ArgumentSpec as ArgumentSpec
+from .jit.run.specs import CompleteArgumentSpec as CompleteArgumentSpec
+from .jit.run.tracing_state import TracingState as TracingState
 from .jit.archive.load import import_ir_module as import_ir_module
 from .jit.archive.load import import_ir_module_from_buffer as import_ir_module_from_buffer
 from .jit.functions import ScriptFunction as ScriptFunction
