@@ -521,9 +521,12 @@ def test_forks_are_run_where_they_are():
     fork.g_("Subgraph", parse_ir("graph(%y : Tensor):\n  %z : Tensor = aten::relu(%y)\n  return (%z)"))
     wait = graph.appendNode(graph.create("aten::wait", [fork.output()]))
     graph.registerOutput(wait.output())
-    _C._jit_pass_inline_fork_wait(graph)
-    graph.lint()
-    assert [node.kind() for node in graph.nodes()] == ["aten::relu"]
+    kept = graph.copy()
+    kept.registerOutput(kept.findNode("prim::fork").output())
+    for each, kinds in ((graph, ["aten::relu"]), (kept, ["prim::fork", "aten::wait"])):
+        _C._jit_pass_inline_fork_wait(each)
+        each.lint()
+        assert [node.kind() for node in each.nodes()] == kinds
 
 
 TUPLES = """graph(%x : Tensor, %t : (Tensor, (int, Tensor)), %c : bool, %n : int):
