@@ -323,6 +323,12 @@ def test_loops_carry_nothing_that_only_they_read():
     assert loop.outputsSize() == 2
 
 
+@pytest.mark.parametrize("name", ["dropout", "feature_dropout", "alpha_dropout"])
+def test_random_numbers_are_drawn_as_often_as_they_were(name):
+    body = f"%a = aten::{name}(%y, %f, %c)\n%b = aten::{name}(%y, %f, %c)\n%d = aten::mul(%a, %b)"
+    assert len(check("cse", body, "%d").findAllNodes(f"aten::{name}")) == 2
+
+
 def test_a_write_to_what_a_list_holds_is_seen():
     body = "%a = aten::relu(%y)\n%m : Tensor[] = prim::ListConstruct(%a)\n%b = aten::relu_(%a)"
     assert check("dce_graph", body, "%m").findNode("aten::relu_") is not None
@@ -515,9 +521,12 @@ def test_forks_are_run_where_they_are():
     fork.g_("Subgraph", parse_ir("graph(%y : Tensor):\n  %z : Tensor = aten::relu(%y)\n  return (%z)"))
     wait = graph.appendNode(graph.create("aten::wait", [fork.output()]))
     graph.registerOutput(wait.output())
-    _C._jit_pass_inline_fork_wait(graph)
-    graph.lint()
-    assert [node.kind() for node in graph.nodes()] == ["aten::relu"]
+    kept = graph.copy()
+    kept.registerOutput(kept.findNode("prim::fork").output())
+    for each, kinds in ((graph, ["aten::relu"]), (kept, ["prim::fork", "aten::wait"])):
+        _C._jit_pass_inline_fork_wait(each)
+        each.lint()
+        assert [node.kind() for node in each.nodes()] == kinds
 
 
 TUPLES = """graph(%x : Tensor, %t : (Tensor, (int, Tensor)), %c : bool, %n : int):

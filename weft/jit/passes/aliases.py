@@ -241,8 +241,9 @@ class Aliases:
             for value in node._outputs:
                 self._set(value, _of_all(self, node._inputs))
         elif kind in _MAY_PASS_ON:
+            places = _of_all(self, node._inputs) | {self._places.new()}
             for value in node._outputs:
-                self._set(value, _of_all(self, node._inputs) | {self._places.new()})
+                self._set(value, places)
         elif kind == "prim::Constant":
             self._constant(node)
         elif kind == "prim::GetAttr":

@@ -26,6 +26,10 @@ EFFECTS = frozenset(
 )
 
 
+# What draws random numbers, besides the operators of which `isNondeterministic` tells.
+_RANDOM = frozenset(("aten::alpha_dropout", "aten::feature_dropout", "aten::feature_alpha_dropout"))
+
+
 def is_known(node: Node) -> bool:
     """Whether there is something that tells what a node does; what is not known may do anything."""
     return node.kind() in STRUCTURAL or schema_of(node) is not None
@@ -49,4 +53,4 @@ def has_effect(node: Node) -> bool:
 
 def is_pure(node: Node) -> bool:
     """Whether it gives the same for the same inputs, and does nothing else."""
-    return not (node._blocks or has_effect(node) or node.isNondeterministic())
+    return not (node._blocks or has_effect(node) or node.isNondeterministic() or node.kind() in _RANDOM)

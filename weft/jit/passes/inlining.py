@@ -6,7 +6,7 @@ from typing import Any
 
 from ...base.errors import RunError
 from ..graph import Graph
-from ..nodes import Block, Node, inside
+from ..nodes import Node, inside
 from .order import in_order
 
 MOST_CALLS = 10_000  # in one graph: more of them are functions that call themselves
@@ -17,17 +17,17 @@ def inline(graph: Graph) -> None:
     the calls in it."""
     count = 0
     for step in in_order(graph.block()):
-        callee = None if isinstance(step, Block) else callee_of(step)
-        if callee is None:
+        callee = callee_of(step) if isinstance(step, Node) else None
+        if callee is None or not isinstance(step, Node):
             continue
         count += 1
         if count > MOST_CALLS:
             raise RunError(
-                f"{step.kind()} is not inlined",  # type: ignore[union-attr]
+                f"{step.kind()} is not inlined",
                 why=f"{MOST_CALLS} calls were, and there are more: a function calls itself",
                 hint="graphs with calls run as they are",
             )
-        _put_in_place(graph, step, callee, step._inputs[1:] if step.kind() == "prim::CallFunction" else step._inputs)  # type: ignore[arg-type, union-attr]
+        _put_in_place(graph, step, callee, step._inputs[1:] if step.kind() == "prim::CallFunction" else step._inputs)
 
 
 def callee_of(node: Node) -> Graph | None:
@@ -58,23 +58,16 @@ def _put_in_place(graph: Graph, node: Node, callee: Graph, inputs: Any) -> None:
 
 
 def inline_fork_wait(graph: Graph) -> None:
-    """Runs what `prim::fork` would run elsewhere where the fork is; what waits for it gets the result at once."""
-    futures: dict[Any, Any] = {}
+    """Runs what `prim::fork` would run elsewhere where the fork is; what waits for it gets the result at once. A fork
+    of whose future others know stays."""
     for node in list(inside(graph.block())):
-        if node.kind() == "prim::fork":
-            with graph.insert_point_guard(node):
-                results = graph.insertGraph(node._get("g", "Subgraph"), node._inputs)
-            if len(results) != 1:
-                raise RunError(f"a fork gives one value, not {len(results)}")
-            futures[node.output()] = results[0]
-    for node in list(inside(graph.block())):
-        if node.kind() == "aten::wait" and node._inputs[0] in futures:
-            node.output().replaceAllUsesWith(futures[node._inputs[0]])
-            node.destroy()
-    for future in futures:
-        if not future._uses:
-            future.node().destroy()
-        else:  # somebody else has the future: it runs as it was, and nothing is computed twice
-            raise RunError(
-                f"%{future.debugName()} is used by {future.uses()[0].user.kind()}", why="only waiting for it is inlined"
-            )
+        if node.kind() != "prim::fork" or any(use.user.kind() != "aten::wait" for use in node.output().uses()):
+            continue
+        with graph.insert_point_guard(node):
+            results = graph.insertGraph(node._get("g", "Subgraph"), node._inputs)
+        if len(results) != 1:
+            raise RunError(f"a fork gives one value, not {len(results)}")
+        for use in node.output().uses():
+            use.user.output().replaceAllUsesWith(results[0])
+            use.user.destroy()
+        node.destroy()
