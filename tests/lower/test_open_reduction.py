@@ -6,6 +6,7 @@ import pytest
 from codegen.guard import guarded
 from lower.accuracy import targets
 
+from weft import te
 from weft.compiler.kernels import kernel_cache
 from weft.core.op import Op
 from weft.lower import chunks
@@ -75,6 +76,23 @@ def test_chunks(target, name, shape, axes):
     x = np.random.default_rng(2).random(shape).astype("float32")
     expected = getattr(np, name)(x.astype("float64"), axes)
     np.testing.assert_allclose(reduced(name, x, axes, target).reshape(expected.shape), expected, rtol=1.2e-7)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "cut"),
+    [
+        ((256, 1024), 1, False),
+        ((chunks.FEW_ROWS, chunks.LONG), 1, True),
+        ((1024, 256), 0, True),
+        ((1024, 512), 0, False),
+    ],
+)
+def test_chunks_are_for_few_elements(shape, axis, cut):
+    """Rows are shared by threads one by one, columns by many side by side."""
+    x, k = te.placeholder(shape, "float32", "x"), te.reduce_axis(shape[axis])
+    total = te.compute((shape[1 - axis],), lambda i: te.sum(x[(i, k.var) if axis else (k.var, i)], k))
+    (made,) = chunks.in_chunks([x], [total])
+    assert (made is not total) == cut
 
 
 @on_every_isa

@@ -10,12 +10,12 @@ from typing import Any
 from ..te.expr import Const, Load, Reduce, ReduceAxis, Var, as_expr, maximum, minimum
 from ..te.extents import stays_open
 from ..te.tensor import Tensor, compute, reduce_axis
-from ..te.visit import loads, masked_load, postorder, rewrite, substitute
+from ..te.visit import free_of, loads, masked_load, postorder, rewrite, substitute
 from .stages import topological
 
 CHUNKS = 32
 SHORTEST = 128  # turns of a loop that is cut
-FEW = 256  # elements
+FEW, FEW_ROWS = 256, 16  # elements, and those that are each reduced from neighbours in memory
 LONG = 1 << 18  # terms of all of them
 
 
@@ -49,7 +49,14 @@ def _is_long(tensor: Tensor) -> bool:
     sizes: list[Any] = [*tensor.shape, *[axis.extent for axis in tensor.body.axes]]
     if any(map(stays_open, sizes)) or not reads_once(tensor.body):
         return False
-    return bool(prod(sizes) >= LONG and prod(tensor.shape) <= FEW and tensor.body.axes[0].extent >= SHORTEST)
+    few = FEW_ROWS if _takes_neighbours(tensor.body) else FEW
+    return bool(prod(sizes) >= LONG and prod(tensor.shape) <= few and tensor.body.axes[0].extent >= SHORTEST)
+
+
+def _takes_neighbours(node: Reduce) -> bool:
+    """Whether elements that are reduced one after the other are side by side: such rows need no company to be fast."""
+    inner = node.axes[-1].var
+    return all(load.indices[-1] is inner for load in loads(node.body) if not free_of(load, [inner]))
 
 
 def reads_once(node: Reduce) -> bool:

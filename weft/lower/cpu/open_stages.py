@@ -77,10 +77,8 @@ def _all_loads(tensor: Tensor, places: Mapping[Tensor, Hashable]) -> list[Load]:
     return direct + [load for source in nested for load in _all_loads(source, places)]
 
 
-def _are_short(order: Sequence[Tensor], places: Mapping[Tensor, Hashable]) -> bool:
+def _are_short(order: Sequence[Tensor], places: Mapping[Tensor, Hashable], computes: bool) -> bool:
     """Whether rows are better reduced side by side."""
-    bodies = [tensor.body for tensor in order if tensor.body is not None]
-    computes = any(isinstance(node, Call) for node in postorder(bodies))
     extents = [extents_of(reductions(tensor, places)) for tensor in order]
     return any(is_short(prod(each), computes) for each in extents if each)
 
@@ -92,11 +90,13 @@ def open_kernels(
     gets one between them."""
     for tensor in order:
         places.setdefault(tensor, Temporary(len(places), tensor.shape, tensor.dtype))
+    computes = any(isinstance(node, Call) for node in postorder([t.body for t in order if t.body is not None]))
     rows = _common_rows(order, places)
-    if rows and _are_short(order[:-1], places):
+    if rows and _are_short(order[:-1], places, computes):
         rows = 0
     groups = [order] if rows else [[tensor] for tensor in order]
-    return [nests_kernel(f"{name}_{group[-1].name}", group, rows, places, target, trace) for group in groups]
+    named = [(f"{name}_{group[-1].name}", group) for group in groups]
+    return [nests_kernel(own, group, rows, places, target, trace, computes=computes) for own, group in named]
 
 
 def nests_kernel(
@@ -107,8 +107,10 @@ def nests_kernel(
     target: CpuTarget,
     trace: Trace,
     strides: Strides | None = None,
+    computes: bool = False,
 ) -> LoweredKernel:
-    """The kernel of some stages, one after the other for each of the first `rows` axes."""
+    """The kernel of some stages, one after the other for each of the first `rows` axes. `computes` says that there are
+    functions in a stage beside it: all of them ask the same about sizes, so that few programs serve all."""
     read = {t: None for stage in stages for t in reached_tensors(stage, places) if t in places}
     steps = strides or {}
     buffers = {
@@ -118,7 +120,8 @@ def nests_kernel(
     nests = [peeled(substitute(loop_nest([stage], buffers), trace.equal), stage.shape) for stage in stages]
     if rows:
         nests = with_reuse(nests, rows)
-    kernel = nest_kernel(name, list(buffers.values()), nests, rows, target, trace)
+    computes = computes or any(calls(nest.body) for nest in nests)
+    kernel = nest_kernel(name, list(buffers.values()), nests, rows, target, trace, computes)
     elements: Any = prod([*stages[-1].shape, *extents_of(reductions(stages[-1], buffers))])
     each = sum(_cost(node) for nest in nests for node in postorder((nest.body,)))
     work = elements * max(round(each / target.facts.nanoseconds_per_operation), 1)
@@ -147,7 +150,13 @@ def peeled(nest: Stmt, shape: Sequence[Any]) -> Nest:
 
 
 def nest_kernel(
-    name: str, buffers: Sequence[Buffer], nests: Sequence[Nest], rows: int, target: CpuTarget, trace: Trace
+    name: str,
+    buffers: Sequence[Buffer],
+    nests: Sequence[Nest],
+    rows: int,
+    target: CpuTarget,
+    trace: Trace,
+    computes: bool = False,
 ) -> Kernel:
     """The kernel of some nests, one after the other. The first `rows` axes are the same for all of them, and what later
     ones read is of their own row."""
@@ -157,7 +166,7 @@ def nest_kernel(
         now = {buffer: buffer for buffer in buffers}
         axes, body = join_axes(axes, join_loops(body, now), now, trace)
         buffers = list(now.values())
-        vector, outer, body = _in_vectors(Nest(axes, body), lanes, trace)
+        vector, outer, body = _in_vectors(Nest(axes, body), lanes, trace, computes)
         if vector is not None:
             lanes = lanes if is_open(vector.extent) else max(min(lanes, vector.extent), 1)
             reduces = any(isinstance(s, For) for s in statements(body))
@@ -170,7 +179,7 @@ def nest_kernel(
                 outer = [block]
     else:
         outer = _without_ones(Nest(nests[0].axes[:rows], Seq(()))).axes
-        body = sequence([_row(nest, nests[0].axes[:rows], rows, lanes, trace) for nest in nests])
+        body = sequence([_row(nest, nests[0].axes[:rows], rows, lanes, trace, computes) for nest in nests])
     return finished_kernel(name, buffers, outer, body)
 
 
@@ -189,14 +198,14 @@ def _without_ones(nest: Nest) -> Nest:
     return Nest(axes, substitute(nest.body, ones) if ones else nest.body)
 
 
-def _row(nest: Nest, shared: Sequence[Axis], rows: int, lanes: int, trace: Trace) -> Stmt:
+def _row(nest: Nest, shared: Sequence[Axis], rows: int, lanes: int, trace: Trace, computes: bool) -> Stmt:
     """What a nest does in one row: the axes that are its own as serial loops."""
     known: dict[Var, Expr] = {
         own.var: as_expr(0) if type(row.extent) is int and row.extent == 1 else row.var
         for own, row in zip(nest.axes[:rows], shared)
     }
     own = _without_ones(Nest(nest.axes[rows:], substitute(nest.body, known)))
-    vector, axes, body = _in_vectors(own, lanes, trace)
+    vector, axes, body = _in_vectors(own, lanes, trace, computes)
     if vector is not None:
         body = vector_loop(vector.var, 0, vector.extent, lanes, body)
     for axis in reversed(axes):
@@ -204,17 +213,17 @@ def _row(nest: Nest, shared: Sequence[Axis], rows: int, lanes: int, trace: Trace
     return body
 
 
-def _in_vectors(nest: Nest, lanes: int, trace: Trace) -> tuple[Axis | None, list[Axis], Stmt]:
+def _in_vectors(nest: Nest, lanes: int, trace: Trace, computes: bool) -> tuple[Axis | None, list[Axis], Stmt]:
     """The axis whose elements lie in lanes, the others, and the body; no axis where the body has
     its lanes itself."""
     axes, (body, totals) = nest.axes, widened(nest.body)
-    vector = _vector_axis(axes, body, trace) if lanes > 1 else None
+    vector = _vector_axis(axes, body, trace, computes) if lanes > 1 else None
     if vector is not None and vector not in axes:
         return None, list(axes), hoisted(in_lanes(body, vector.var, lanes, totals))
     return vector, [axis for axis in axes if axis is not vector], cascaded(body, totals)
 
 
-def _vector_axis(axes: Sequence[Axis], body: Stmt, trace: Trace) -> Axis | None:
+def _vector_axis(axes: Sequence[Axis], body: Stmt, trace: Trace, computes: bool) -> Axis | None:
     """The innermost axis of the output where neighbours in it are neighbours in memory, else the
     innermost that is reduced, if it is one, else the innermost there is."""
     reads = [load for load in loads(body) if accessed(load).scope == "arg"]
@@ -223,18 +232,18 @@ def _vector_axis(axes: Sequence[Axis], body: Stmt, trace: Trace) -> Axis | None:
     if last is not None and _is_dense(reads, last.var):
         return last
     one_nest = all(outer.body is inner for outer, inner in pairwise(reduced))
-    if reduced and one_nest and not (axes and _is_short(reduced[-1].extent, body, trace)):
+    if reduced and one_nest and not (axes and _is_short(reduced[-1].extent, trace, computes)):
         inner = Axis(reduced[-1].var, reduced[-1].extent)
         if _is_dense(reads, inner.var):
             return inner
     return last  # none where the length of a sum depends on it
 
 
-def _is_short(extent: Expr, body: Stmt, trace: Trace) -> bool:
+def _is_short(extent: Expr, trace: Trace, computes: bool) -> bool:
     """Whether a loop has but a few turns, as far as that is known or may be asked."""
     if any(isinstance(node, Var) and node not in trace.arguments for node in postorder((extent,))):
         return False
-    return is_short(trace.extent_of(extent), calls(body))
+    return is_short(trace.extent_of(extent), computes)
 
 
 def is_short(size: Any, computes: bool) -> bool:
