@@ -22,6 +22,7 @@ RANDOM = set(
 OTHERS = set(
     "empty_like new_empty new_empty_strided "  # memory that nobody set
     "resize_ "  # of a batch it would be another batch
+    "nn.functional.batch_norm native_batch_norm "  # running moments that are not batched do not move
     "nn.functional.triplet_margin_with_distance_loss "  # its samples are modules
     "half bfloat16".split()  # sums of gradients are rounded in another order
 )
