@@ -17,4 +17,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *JIT_NAMES})
+    return sorted(JIT_NAMES)
