@@ -59,6 +59,7 @@ slow: $(VENV)/.test
 bench: $(VENV)/.oracles
 	$(BIN)/python benchmarks/cpu.py
 	$(BIN)/python benchmarks/eager.py
+	$(BIN)/python benchmarks/compiled.py
 
 figures: $(VENV)/.test
 	$(BIN)/python benchmarks/figures.py $(WHAT)

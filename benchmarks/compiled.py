@@ -3,10 +3,10 @@
 
     python benchmarks/compiled.py                the table
     python benchmarks/compiled.py mlp            one case
-    python benchmarks/compiled.py compiled 1     one contender, as the table starts it: a line of input
+    python benchmarks/compiled.py compiled 2     one contender, as the table starts it: a line of input
                                                  "case runs" gives the seconds of the best run
 
-Seconds are those of the calling thread, the only one there is: other work on the machine does not count.
+With one thread, seconds are those of the calling thread: other work on the machine does not count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-ROUNDS = 6
+ROUNDS, THREADS = 6, 2
 CONTENDERS = {"compiled": "weft", "weft": "weft", "torch": "torch"}
 BOUND = 0.8  # of PyTorch's time
 
@@ -129,7 +129,7 @@ def answer(contender: str, threads: int) -> None:
         print(json.dumps(best), flush=True)
 
 
-def measure(names: list[str], threads: int = 1, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
+def measure(names: list[str], threads: int = THREADS, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
     """Seconds by case and contender: the best of alternating rounds."""
     running = {
         contender: subprocess.Popen(

@@ -22,6 +22,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import compiled
 import cpu
 import eager
 import first_calls
@@ -493,6 +494,21 @@ def integer_speed() -> Iterator[Figure]:
         for number, (model, given) in enumerate(zip(models, inputs)):
             best[number] = min(best[number], _clock(lambda model=model, given=given: model.run(given))[0])
     yield Figure(f"product of {side} x {side} bytes, over floats'", best[0] / best[1], "x", 0, 0.7)
+
+
+# compiled: whole training steps as programs, against PyTorch's eager ones.
+
+
+@group("compiled")
+def compiled_steps() -> Iterator[Figure]:
+    for name in compiled.CASES:
+        times = compiled.measure([name])[name]
+        ours, theirs = times["compiled"], times["torch"]
+        if name in compiled.NETWORKS:
+            print(f"# {name}: {ours:.5f} s, eager {times['weft']:.5f} s, PyTorch {theirs:.5f} s", flush=True)
+            yield Figure(f"compiled step over PyTorch's: {name}", ours / theirs, "x", 0, compiled.BOUND)
+        else:
+            yield Figure("compiled call of one small operator", ours * 1e6, "us", 0, 5)
 
 
 def main(arguments: list[str]) -> int:

@@ -38,6 +38,8 @@ with tempfile.TemporaryDirectory() as folder:
 x = weft.tensor([1.0, 2.0, 3.0], requires_grad=True)
 (x * x).sum().backward()
 assert x.grad.tolist() == [2.0, 4.0, 6.0]
+unit = weft.jit.CompilationUnit("def double(x: Tensor) -> Tensor:\n    return x.add(x)\n")
+assert unit.double(x).tolist() == weft.compile(lambda x: x * 2)(x).tolist() == [2.0, 4.0, 6.0]
 
 assert weft.__version__ in printed(command, "--version")
 assert "output" in printed(command, "run", data / "digits.onnx", "--shape", "input=1,1,8,8")
