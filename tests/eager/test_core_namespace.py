@@ -18,9 +18,9 @@ PROGRAMS = (
     "AnyType Argument AwaitType Block BoolType ClassType ComplexType DeviceObjType DictType FileCheck FloatType "
     "FunctionSchema FutureType Graph IntType ListType Node NoneType NumberType OptionalType PyObjectType RRefType "
     "StreamObjType StringType SymIntType TensorType TupleType Type UnionType Use Value parse_ir parse_schema "
-    "ArgumentSpec Code CompilationUnit CompleteArgumentSpec ExecutionPlanState Gradient GraphExecutor GraphExecutorState "
-    "IODescriptor JITException ScriptFunction ScriptMethod ScriptModule TracingState import_ir_module "
-    "import_ir_module_from_buffer merge_type_from_type_comment parse_type_comment"
+    "ArgumentSpec Code CompilationUnit CompleteArgumentSpec ExecutionPlanState Gradient GraphExecutor "
+    "GraphExecutorState IODescriptor JITException ScriptFunction ScriptMethod ScriptModule TracingState "
+    "import_ir_module import_ir_module_from_buffer merge_type_from_type_comment parse_type_comment"
 ).split()
 CORE = (
     PROGRAMS

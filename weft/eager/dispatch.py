@@ -36,7 +36,7 @@ from .native.choice import native_calls
 from .native.gradient import fused_gradient
 from .native.thresholds import FROM
 from .tensor.memory import array_of
-from .tensor.tensor import Tensor, bind, tensor_of, wrap
+from .tensor.tensor import Tensor, bind, tensor_of, untraced, wrap
 
 Array = np.ndarray[Any, Any]
 _new = object.__new__
@@ -193,7 +193,7 @@ def apply_pair(op: Op, a: Tensor, b: Tensor) -> Tensor | None:
         result = kernel.run(None, (x, y))
     else:
         result = quietly(kernel.ufunc, x, y)
-    output = wrap(result)
+    output = untraced(result)
     if modes.grad and (
         a._requires_grad
         or b._requires_grad

@@ -494,6 +494,16 @@ def wrap(array: Memory) -> Tensor:
     return made
 
 
+def untraced(array: Memory) -> Tensor:
+    """The same where nothing is recorded, as `apply_pair` knows."""
+    made = _new(Tensor)
+    made._array = array if type(array) is _ndarray else in_memory(array)
+    made._counter = [0]
+    if modes.inference:
+        made._inference = True
+    return made
+
+
 def tensor_of(array: Memory, counter: list[int], grad_fn: Node | None, output_nr: int) -> Tensor:
     """A tensor that was saved, again."""
     made = _new(Tensor)
