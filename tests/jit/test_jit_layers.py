@@ -11,11 +11,11 @@ from weft.jit.operators import find
 
 
 def real(*shape):
-    return np.random.default_rng().uniform(-1, 1, shape).astype("float32")
+    return np.random.default_rng(random.getrandbits(32)).uniform(-1, 1, shape).astype("float32")
 
 
 def whole(high, *shape):
-    return np.random.default_rng().integers(0, high, shape)
+    return np.random.default_rng(random.getrandbits(32)).integers(0, high, shape)
 
 
 def positive(*shape):

@@ -1,6 +1,7 @@
 """Classes of Python in programs: named tuples, enums, and classes with methods."""
 
 import enum
+import random
 import warnings
 from typing import List, NamedTuple  # noqa: UP035
 
@@ -91,14 +92,14 @@ def wrong_type(n: int):
 
 @pytest.mark.parametrize("function", [named, stacked])
 def test_classes_in_programs(function):
-    number = int(np.random.default_rng().integers(8))
+    number = int(np.random.default_rng(random.getrandbits(32)).integers(8))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert weft.jit.script(function)(number) == oracle("torch").jit.script(function)(number)
 
 
 def test_values_of_classes_are_given_and_had():
-    number = int(np.random.default_rng().integers(8))
+    number = int(np.random.default_rng(random.getrandbits(32)).integers(8))
     assert weft.jit.script(takes_named)(Point(number, 2.0)) == number * 2.0
     compiled = weft.jit.script(chosen)
     assert [compiled(color, number) for color in Color] == [chosen(color, number) for color in Color]
