@@ -685,3 +685,17 @@ def test_bools_times_one_are_no_bools():
     graph = parse_ir(text)
     assert not _C._jit_pass_peephole(graph)
     assert graph.findNode("aten::mul") is not None
+
+
+def test_what_stands_for_a_written_tensor_is_shared_as_that_was():
+    graph = parse_ir("""graph(%x : Tensor):
+  %a : Tensor = aten::relu(%x)
+  %b : Tensor = aten::neg_(%a)
+  %list : Tensor[] = prim::ListConstruct(%b)
+  %c : Tensor = aten::neg_(%b)
+  return (%list)""")
+    assert _C._jit_pass_remove_mutation(graph)
+    assert [node.kind() for node in graph.nodes()][-1] == "aten::neg_"
+    array = np.random.default_rng(0).uniform(-1, 1, 5)
+    ((made,),) = run(Code(graph), [weft.tensor(array)])
+    np.testing.assert_array_equal(made.numpy(), np.maximum(array, 0))

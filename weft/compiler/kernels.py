@@ -77,12 +77,15 @@ class KernelCache:
         return code
 
     def begin(self, kernel: Kernel, target: Target, llvm: Executor) -> None:
-        """Has the code of a kernel made in another thread; `compiled` waits for it."""
+        """Has the code of a kernel made in another thread, if one can be started; `compiled` waits for it."""
         with self._lock:
             if id(kernel) in self._codes or id(kernel) in self._begun:
                 return
         emitted = _emit(kernel, target)
-        task = llvm.submit(self._object, emitted.digest, emitted.text, target)
+        try:
+            task = llvm.submit(self._object, emitted.digest, emitted.text, target)
+        except RuntimeError:  # the process may have no more memory for a thread
+            return
         with self._lock:
             self._begun[id(kernel)] = (kernel, target, emitted, task)
 

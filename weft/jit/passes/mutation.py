@@ -76,7 +76,8 @@ def remove_mutation(graph: Graph) -> bool:
         else:
             changed = True
             owners.share(given[1:])
-            owners.objects[made.output()] = renaming.replace(node, made.output())
+            renaming.replace(node, made.output())
+            owners.objects[made.output()] = owners.objects[given[0]]
     renaming.read(graph.block())
     return changed
 
@@ -98,15 +99,14 @@ class _Renaming:
                 node._put(offset, now)
         return node
 
-    def replace(self, node: Node, made: Value) -> Hashable:
-        """Has another value stand for what a node wrote to, from now on; the node goes. Gives what tells the object."""
+    def replace(self, node: Node, made: Value) -> None:
+        """Has another value stand for what a node wrote to, from now on; the node goes."""
         told = self._same(node._inputs[0])
         self._now[told] = made
         self.made.add(made.node())
         if node.output() is not made:
             node.output().replaceAllUsesWith(made)
             node.destroy()
-        return told
 
 
 class _Owners:
@@ -114,7 +114,7 @@ class _Owners:
 
     def __init__(self, aliases: Aliases) -> None:
         self.aliases = aliases
-        self.objects: dict[Value, Hashable] = {}  # the places of values that are all of an object, and not a part
+        self.objects: dict[Value, int] = {}  # the places of values that are all of an object, and not a part
         self._makers: dict[Hashable, Node] = {}
         self._shared: set[int] = set()  # that others know of
         self._kept: set[int] = set()  # of those, where all that is held is known too
@@ -122,9 +122,14 @@ class _Owners:
 
     def share(self, values: Iterable[Value]) -> None:
         """Something else keeps values from now on."""
-        for place in {place for value in values for place in self.aliases.places_of(value)} - self._kept:
+        for place in {place for value in values for place in self._places(value)} - self._kept:
             self._kept.add(place)
             self._shared |= self.aliases.reached_from(place)
+
+    def _places(self, value: Value) -> set[int]:
+        """Where a value is; one that stands for another is there."""
+        known = self.objects.get(value)
+        return self.aliases.places_of(value) if known is None else {known}
 
     def may_replace(self, node: Node, given: list[Value]) -> bool:
         """Whether a node writes to one object, which its block made, and which nobody else has."""
@@ -145,7 +150,7 @@ class _Owners:
                 elif len(places) == 1 and self.aliases.is_of_one(place):
                     self.objects[value] = place
         for value in given:
-            self._read |= self.aliases.places_of(value)
+            self._read |= self._places(value)
         if _keeps_inputs(node):
             self.share(given)
 
