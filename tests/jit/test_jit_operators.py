@@ -205,10 +205,11 @@ AROUND = "seed grad warn TimePoint AddStat hash Uninitialized device chr Size fa
 AROUND.append("divmod")  # which PyTorch computes with 32 bits
 NOT_NEGATIVE = ("aten::__lshift__", "aten::__rshift__", "aten::center")
 DIVIDING = ("aten::remainder", "aten::__round_to_zero_floordiv")
+ENDED = ("aten::count", "aten::startswith")  # of texts: PyTorch's find what reaches behind an end
 
 
 def test_operators_on_values_compute_what_pytorch_does(torch):
-    compared, wrong, rng = set(), list[str](), random.Random()
+    compared, wrong, rng = set(), list[str](), random.Random(0)
     for name in names():
         for operator in operators_of(name):
             schema = operator.schema
@@ -223,6 +224,8 @@ def test_operators_on_values_compute_what_pytorch_does(torch):
                     break
                 if (name in NOT_NEGATIVE and values[1] < 0) or (name in DIVIDING and values[1] == 0):
                     continue  # which no machine defines: PyTorch's process ends
+                if name in ENDED and isinstance(values[0], str):
+                    values[3] = -1
                 space, short = name.split("::")
                 overload = getattr(getattr(getattr(torch.ops, space), short), schema.overload_name or "default")
                 try:
