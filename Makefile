@@ -7,7 +7,7 @@ WHAT   ?= all
 
 TESTS  ?=
 
-.PHONY: help demo test slow coverage bench figures docs lint format oracles wheel clean
+.PHONY: help demo test slow coverage bench figures docs site lint format oracles wheel clean
 
 help:
 	@echo "make demo     import, optimise, compile and run the shipped model"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench    speed against other runtimes"
 	@echo "make figures  every claim with a number, its bound, and the value measured now (WHAT=core|...)"
 	@echo "make docs     the pages of docs/ops, of ONNX, of tensor functions and of layers, and type stubs, from what they are about"
+	@echo "make site     the pages of docs/ as a web site, in build/site; a broken link is an error"
 	@echo "make lint     ruff and the type checker"
 	@echo "make oracles  install PyTorch, which half of the tests' answers come from, scikit-learn and TensorBoard"
 	@echo "make wheel    build the wheel and try it in an environment of its own"
@@ -35,6 +36,10 @@ $(VENV)/.test: $(VENV)/.package
 
 $(VENV)/.lint: $(VENV)/.package
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lint]'
+	@touch $@
+
+$(VENV)/.site: $(VENV)/.package
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[site]'
 	@touch $@
 
 $(VENV)/.oracles: $(VENV)/.test
@@ -69,6 +74,9 @@ docs: $(VENV)/.package
 	$(BIN)/python -m weft.tools.function_docs .
 	$(BIN)/python -m weft.tools.layer_docs docs/layers.md
 	$(BIN)/python -m weft.tools.onnx_table docs/onnx.md tests/frontend/onnx_backend_gaps.txt
+
+site: $(VENV)/.site
+	$(BIN)/mkdocs build --quiet --strict
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -186,12 +186,16 @@ _VALUES = {
 }
 
 
+PAGE_NAMES = {"index": "indexing"}  # where web sites want an index.md of the whole folder
+
+
 def families() -> dict[str, list[Op]]:
     """The operators by the file that registers them."""
     by_file: dict[str, list[Op]] = {}
     for op in list_ops():
         if op.name in ops.OWN:
-            by_file.setdefault(op.module.rpartition(".")[2], []).append(op)
+            file = op.module.rpartition(".")[2]
+            by_file.setdefault(PAGE_NAMES.get(file, file), []).append(op)
     return dict(sorted(by_file.items()))
 
 
