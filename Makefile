@@ -7,7 +7,7 @@ WHAT   ?= all
 
 TESTS  ?=
 
-.PHONY: help demo test slow coverage bench figures docs site lint format oracles wheel clean
+.PHONY: help demo test slow coverage bench figures docs site lint format oracles wheel environments clean
 
 help:
 	@echo "make demo     import, optimise, compile and run the shipped model"
@@ -21,6 +21,7 @@ help:
 	@echo "make lint     ruff and the type checker"
 	@echo "make oracles  install PyTorch, which half of the tests' answers come from, scikit-learn and TensorBoard"
 	@echo "make wheel    build the wheel and try it in an environment of its own"
+	@echo "make environments  the same with each Python that is found, and with the oldest dependencies"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "weft needs Python 3.11 or newer")'
@@ -88,12 +89,10 @@ format: $(VENV)/.lint
 	$(BIN)/ruff format .
 
 wheel: | $(BIN)/python
-	rm -rf build/wheel && mkdir -p build/wheel
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w build/wheel .
-	$(PYTHON) -m venv build/wheel/env
-	build/wheel/env/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
-	cp tests/try_wheel.py build/wheel/env && cd / && \
-	  $(CURDIR)/build/wheel/env/bin/python $(CURDIR)/build/wheel/env/try_wheel.py
+	$(BIN)/python tests/try_environments.py
+
+environments: | $(BIN)/python
+	$(BIN)/python tests/try_environments.py --all
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
