@@ -29,13 +29,13 @@ import click
 import numpy as np
 from contenders import available, make_inputs, version
 from models import NETWORKS, NotThere, model_file
-from peak import fma_peak
 from rich.console import Console
 from rich.table import Table
 
 import weft
 from weft.base.cpu_target import host
 from weft.runtime.cpu.profile import profile
+from weft.tools.peak import fma_peak
 
 HERE = Path(__file__).parent
 QUICK = ("squeezenet1_1", "mobilenet_v2")

@@ -98,20 +98,44 @@ def compile(
     """
     if precision not in PRECISIONS:
         raise InvalidValue(f"precision {precision!r}", why="weft computes in " + ", ".join(PRECISIONS))
+    if isinstance(model, (str, os.PathLike)) and is_program(Path(model)):
+        return _loaded(model, threads, shape, dtype, params)
+    made = opened(
+        model,
+        shape=shape,
+        dtype=dtype,
+        params=params,
+        target=target,
+        threads=threads,
+        opt_level=opt_level,
+        specialise=specialise,
+    )
+    made.prepare_known(progress)
+    return made
+
+
+def opened(
+    model: Any,
+    *,
+    shape: Mapping[str, Sequence[Dim]] | None = None,
+    dtype: Mapping[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
+    target: str | Target = "cpu",
+    threads: int | None = None,
+    opt_level: int = 3,
+    specialise: str = "never",
+) -> CompiledModel:
+    """The model read and typed, with no code yet: that is made in its first run, or by `prepare_known`."""
     if opt_level not in (0, 1, 2, 3):
         raise InvalidValue(f"opt_level {opt_level!r}", why="it is 0, 1, 2 or 3")
     chosen = Target.create(target)
     _check_runtime(chosen, threads)
-    if isinstance(model, (str, os.PathLike)) and is_program(Path(model)):
-        return _loaded(model, threads, shape, dtype, params)
     dtypes = _given_dtypes(dtype)
     symbol, own_params, shapes = _model(model, given_shapes(shape))
     values = {**own_params, **_copies(params)}
     _check_given({**shapes, **dtypes}, symbol, values)
     source = ModelSource(symbol, values, shapes, dtypes, chosen, threads, opt_level, checked_specialise(specialise))
-    made = CompiledModel(source)
-    made.prepare_known(progress)
-    return made
+    return CompiledModel(source)
 
 
 def _check_runtime(target: Target, threads: int | None) -> None:
@@ -206,6 +230,16 @@ class CompiledModel:
             self._whole.check = self._check_shapes
         self._closed = False
         counters.add_stat_value("weft.compiled_models_constructed", 1)
+
+    @property
+    def graph(self) -> Graph:
+        """The model as it was read, with what is known of each value before any pass has run."""
+        return self._graph
+
+    @property
+    def source(self) -> ModelSource:
+        """What it was made from, and how it is compiled."""
+        return self._source
 
     @property
     def metadata(self) -> dict[str, Any]:
