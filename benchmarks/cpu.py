@@ -34,7 +34,6 @@ from rich.table import Table
 
 import weft
 from weft.base.cpu_target import host
-from weft.runtime.cpu.profile import profile
 from weft.tools.peak import fma_peak
 
 HERE = Path(__file__).parent
@@ -281,36 +280,24 @@ def machine(threads: tuple[int, ...], contenders: list[str]) -> dict[str, Any]:
     }
 
 
-# Operations a byte from which on a kernel sums products: for others the estimate of their work is
-# not a count of operations.
-DENSE = 4
-
-
 def kernel_table(network: str, path: Path, rounds: int) -> None:
     """Every kernel of one network, slowest first, on one thread."""
     model = weft.compile(path, threads=1)
     specs = {s.name: (tuple(s.shape), str(s.dtype)) for s in model.inputs}
-    program = model.program
+    found = model.profile(rounds=rounds, **make_inputs(specs, 0))
     peak = fma_peak(1)
-    cost = host().nanoseconds_per_operation
-    steps = [step for step in program.plan.steps if hasattr(step, "kernel")]
-    times = profile(program, make_inputs(specs, 0), rounds)
-    total = sum(item.seconds for item in times)
-    made = Table(title=f"{network}: {total * 1e3:.2f} ms, FMA peak {peak:.0f} GFLOP/s")
+    made = Table(title=f"{network}: {found.seconds * 1e3:.2f} ms, FMA peak {peak:.0f} GFLOP/s")
     for name in ("kernel", "from", "ms", "share", "GFLOP/s", "of peak", "GB/s"):
         made.add_column(name, justify="left" if name in ("kernel", "from") else "right")
-    for item, step in sorted(zip(times, steps), key=lambda pair: -pair[0].seconds):
-        flops = 2 * step.work / cost
-        dense = flops > DENSE * item.bytes
-        speed = flops / item.seconds / 1e9
+    for step in found.slowest:
         made.add_row(
-            item.kernel.name[:48],
-            item.kernel.sources[0][:28] if item.kernel.sources else "",
-            f"{item.seconds * 1e3:.3f}",
-            f"{item.seconds / total:.1%}",
-            f"{speed:.1f}" if dense else "",
-            f"{speed / peak:.0%}" if dense else "",
-            f"{item.bytes / item.seconds / 1e9:.1f}",
+            step.name[:48],
+            step.sources[0][:28] if step.sources else "",
+            f"{step.seconds * 1e3:.3f}",
+            f"{step.share:.1%}",
+            f"{step.gflops:.1f}" if step.gflops is not None else "",
+            f"{step.gflops / peak:.0%}" if step.gflops is not None else "",
+            f"{step.gbytes:.1f}",
         )
     console.print(made)
 

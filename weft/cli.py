@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "run": "Run a model on given or random inputs.",
     "info": "What a model is made of; without one, this machine.",
     "check": "What stands in the way of compiling a model.",
+    "profile": "How long each kernel of a model takes.",
     "convert": "Write a model as ONNX.",
     "ops": "The operators that weft has.",
     "doctor": "What weft found on this machine, and what is missing.",

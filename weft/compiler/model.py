@@ -4,8 +4,8 @@ written so; what cannot is compiled for each size when that is first seen, and k
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,9 +28,11 @@ from ..frontend.emitter import TEXT, TEXTS
 from ..frontend.files import from_file, from_memory, is_program
 from ..runtime.artifact import LoadedModel, load, save_program
 from ..runtime.bound import BoundStep, bound_input
-from ..runtime.executor import zeros
+from ..runtime.executor import Executor, zeros
 from ..runtime.inputs import as_input, as_sequence, as_text, by_name, check_known, check_names
+from ..runtime.loading import profiled
 from ..runtime.outputs import given_outputs
+from ..runtime.profile import PROFILE_ROUNDS, Profile, host_profile, joined
 from ..runtime.program import Array, Program, TensorSpec, listed
 from ..runtime.report import Report, open_report, report_of
 from .backends import backend_of
@@ -207,6 +209,31 @@ def _check_given(names: Iterable[str], symbol: Symbol, params: Mapping[str, Arra
             raise NotFound(f"the model has no input {name!r}", why="its inputs: " + ", ".join(inputs))
 
 
+class Profiling:
+    """Profiles of the parts of a model as they run."""
+
+    def __init__(self, rounds: int) -> None:
+        self._rounds = rounds
+        self._profiles: list[Profile] = []
+
+    def program(self, first: bool, executor: Executor, arrays: Mapping[str, Array]) -> None:
+        """A part is about to run; with the first of them a run begins."""
+        if first:
+            self._profiles = []
+        self._profiles.append(profiled(executor, arrays, self._rounds))
+
+    def host_step(self, name: str, seconds: float) -> None:
+        """A step between parts was run."""
+        self._profiles.append(host_profile(name, seconds))
+
+    @property
+    def profile(self) -> Profile:
+        """That of the last run."""
+        if not self._profiles:
+            raise RunError("nothing was profiled", why="the model did not run", hint="call it inside the with block")
+        return joined(self._profiles)
+
+
 class CompiledModel:
     """A model ready to run. May be called from many threads at once."""
 
@@ -379,6 +406,44 @@ class CompiledModel:
             return open_report(waiting, str(self._source.target))
         tried = [tried for part in self._schedule.compiled() for tried in part.tried]
         return report_of(programs, self._schedule.host_steps, tried)
+
+    def profile(self, *args: Any, rounds: int = PROFILE_ROUNDS, **kwargs: Any) -> Profile:
+        """How long each kernel takes on these inputs, given as to a call: best times, GFLOP/s, GB/s, and how near that
+        is to what the machine can do.
+
+        >>> import numpy as np
+        >>> import weft
+        >>> m = weft.compile(weft.symbol.relu(weft.symbol.Variable("x", shape=(2, 3)), name="y"))
+        >>> [step.sources for step in m.profile(np.zeros((2, 3), "float32")).steps]
+        [('y',)]
+        """
+        with self.profiling(rounds) as found:
+            self(*args, **kwargs)
+        return found.profile
+
+    @contextmanager
+    def profiling(self, rounds: int = PROFILE_ROUNDS) -> Iterator[Profiling]:
+        """Profiles what is run inside a `with` block; `profile` of what it gives is that of the last run.
+
+        >>> import numpy as np
+        >>> import weft
+        >>> m = weft.compile(weft.symbol.relu(weft.symbol.Variable("x", shape=(2, 3))))
+        >>> with m.profiling() as found:
+        ...     y = m(np.zeros((2, 3), "float32"))
+        >>> len(found.profile.steps)
+        1
+        """
+        found = Profiling(rounds)
+        parts = self._schedule.compiled()
+        try:
+            self._schedule.look = found.host_step
+            for number, part in enumerate(parts):
+                part.look = partial(found.program, number == 0)
+            yield found
+        finally:
+            self._schedule.look = None
+            for part in parts:
+                part.look = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program compiled last as one file, which `weft.runtime.load` runs."""

@@ -27,8 +27,9 @@ from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFoun
 from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelStep, Launch, Number, OpenWork, Slot, Step
 from ..base.sizes import read_table
 from .bound import BoundStep
-from .inputs import by_name
-from .loading import check_target, load_executor
+from .inputs import as_input, by_name, check_names
+from .loading import check_target, load_executor, profiled
+from .profile import PROFILE_ROUNDS, Profile
 from .program import Array, KernelInfo, Program, TensorSpec, check_slots, described
 from .report import Report, report_of
 
@@ -148,6 +149,13 @@ class LoadedModel:
     def __call__(self, *args: Any, **kwargs: Any) -> list[Array]:
         """Runs on arrays given in the order of `inputs`, or by name."""
         return self.run(by_name(self.inputs, args, kwargs))
+
+    def profile(self, *args: Any, rounds: int = PROFILE_ROUNDS, **kwargs: Any) -> Profile:
+        """How long each kernel takes on these inputs. See `CompiledModel.profile`."""
+        inputs = by_name(self.inputs, args, kwargs)
+        check_names(inputs, {spec.name: spec for spec in self.inputs})
+        arrays = {spec.name: as_input(inputs[spec.name], spec) for spec in self.inputs}
+        return profiled(self._executor, arrays, rounds)
 
     def report(self) -> Report:
         """What was compiled: kernels, host steps, times; memory at the sizes that were run last."""

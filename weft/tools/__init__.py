@@ -9,6 +9,7 @@ _NAMES = {
     "info": ("info", "model_info"),
     "machine": ("info", "machine_info"),
     "check": ("check", "check_model"),
+    "profile": ("profile", "profile_model"),
     "convert": ("convert", "convert_model"),
     "ops": ("operators", "list_operators"),
     "op": ("operators", "operator_help"),

@@ -9,15 +9,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .. import frontend
-from ..base.errors import Error, FormatError, InvalidValue, NotFound, Unsupported
+from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFound, Unsupported
 from ..base.param_dict import LIST_MAGIC, load_param_dict
 from ..base.shape import Dim
-from ..compiler.model import CompiledModel, opened
+from ..compiler.model import CompiledModel, Model, opened
 from ..core.json_load import graph_from_json
 from ..core.symbol import Symbol
 from ..frontend.files import from_file, is_program
-from .inputs import likely_shapes
+from ..runtime.artifact import load
+from ..runtime.program import Array
+from .inputs import ALONE, Picture, check_compiled_for, complete_inputs, likely_shapes
+from .progress import Stages
 
 Shapes = Mapping[str, Sequence[Dim]]
 
@@ -100,6 +105,71 @@ def open_model(
 def _opened(model: Any, shapes: Shapes, params: Path | str | None, threads: int | None, level: int) -> CompiledModel:
     source = model if params is None else read_model(Path(model), Path(params), shapes)
     return opened(source, shape=shapes, threads=threads, opt_level=level)
+
+
+def arrays_of(model: Any, inputs: Mapping[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:
+    """Arrays by name; the model is asked for its inputs only where that is needed to place them."""
+    if ALONE not in inputs and not any(isinstance(value, Picture) for value in inputs.values()):
+        return {name: np.asarray(value) for name, value in inputs.items()}
+    source = model if params is None else read_model(Path(model), Path(params), shape)
+    return placed(inputs, opened(source, shape=shape).inputs)
+
+
+def placed(inputs: Mapping[str, Any], specs: Sequence[Any]) -> dict[str, Array]:
+    """Arrays by the names of inputs, pictures in their shapes."""
+    names = [spec.name for spec in specs]
+    if ALONE in inputs and len(names) != 1:
+        raise not_alone(names)
+    given = {names[0]: inputs[ALONE]} if ALONE in inputs else dict(inputs)
+    by_name = {spec.name: spec for spec in specs}
+    for name in given:
+        if name not in by_name:
+            raise NotFound(f"the model has no input {name!r}", why="its inputs: " + ", ".join(names))
+    return {
+        name: value.fitted(by_name[name]) if isinstance(value, Picture) else np.asarray(value)
+        for name, value in given.items()
+    }
+
+
+def not_alone(names: Sequence[str]) -> InvalidType:
+    """The error for an array without a name where there are several inputs."""
+    hint = f"--input {names[0]}=FILE" if names else None
+    return InvalidType(f"the model has {len(names)} inputs", why=", ".join(names) or None, hint=hint)
+
+
+class ReadyModel:
+    """A model that can run, and arrays for all of its inputs."""
+
+    def __init__(
+        self,
+        model: Any,
+        inputs: Mapping[str, Any] | None = None,
+        shape: Shapes | None = None,
+        params: Path | str | None = None,
+        threads: int | None = None,
+        opt_level: int = 3,
+        seed: int = 0,
+        stages: Stages | None = None,
+    ) -> None:
+        stages, shapes = stages or Stages(), dict(shape or {})
+        stages.begin("read")
+        self.taken: dict[str, tuple[int, ...]] = {}
+        self.model: Model
+        if kind_of(model) == "compiled program":
+            loaded = load(model, threads)
+            arrays = placed(inputs or {}, loaded.inputs)
+            known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
+            check_compiled_for(loaded.inputs, known)
+            self.model = loaded
+        else:
+            arrays = arrays_of(model, inputs or {}, shapes, params)
+            known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
+            compiled, self.taken = open_model(model, known, params, threads, opt_level)
+            stages.begin("compile")
+            compiled.prepare_known(stages.progress)
+            self.model = compiled
+        self.random = [spec.name for spec in self.model.inputs if spec.name not in arrays]
+        self.inputs = complete_inputs(self.model.inputs, arrays, known, seed)
 
 
 def _check_source(path: Path) -> None:

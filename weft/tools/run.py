@@ -13,17 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtype import as_dtype, dtype_name, is_float
-from ..base.errors import FormatError, InvalidType, InvalidValue, NotFound, OpenShapes
+from ..base.errors import FormatError, InvalidValue, NotFound, OpenShapes
 from ..base.shape import is_static
 from ..base.shown import Shown, plain, rows, table
-from ..compiler.model import PRECISIONS, InputSpec, Model, opened
+from ..compiler.model import PRECISIONS, InputSpec
 from ..eager.functions.create.data import from_numpy
 from ..jit.archive.load import load as load_script
 from ..jit.modules import ScriptModule
-from ..runtime.artifact import load
 from ..runtime.program import Array
-from .inputs import ALONE, Picture, check_compiled_for, complete_inputs, random_array
-from .model_files import Shapes, kind_of, open_model, read_model
+from .inputs import ALONE, Picture, random_array
+from .model_files import ReadyModel, Shapes, kind_of, not_alone
 from .progress import Stages
 
 FIRST_VALUES = 6
@@ -163,53 +162,11 @@ def _model_run(
     seed: int,
     stages: Stages,
 ) -> _Run:
-    stages.begin("read")
-    compiled: Model
-    taken: dict[str, tuple[int, ...]] = {}
-    if kind_of(model) == "compiled program":
-        compiled = load(model, threads)
-        arrays = _placed(inputs, compiled.inputs)
-        known = {**{name: array.shape for name, array in arrays.items()}, **shape}
-        check_compiled_for(compiled.inputs, known)
-    else:
-        arrays = _arrays_of(model, inputs, shape, params)
-        known = {**{name: array.shape for name, array in arrays.items()}, **shape}
-        compiled, taken = open_model(model, known, params, threads, opt_level)
-        stages.begin("compile")
-        compiled.prepare_known(stages.progress)
-    feed = complete_inputs(compiled.inputs, arrays, known, seed)
-    drawn = [spec.name for spec in compiled.inputs if spec.name not in arrays]
+    ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages)
+    compiled = ready.model
     listed = [str(spec) for spec in compiled.inputs]
-    return _Run(lambda: compiled.run(feed), listed, compiled.outputs, drawn, taken, lambda: str(compiled.report()))
-
-
-def _arrays_of(model: Any, inputs: dict[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:
-    """Arrays by name; the model is asked for its inputs only where that is needed to place them."""
-    if ALONE not in inputs and not any(isinstance(value, Picture) for value in inputs.values()):
-        return {name: np.asarray(value) for name, value in inputs.items()}
-    source = model if params is None else read_model(Path(model), Path(params), shape)
-    return _placed(inputs, opened(source, shape=shape).inputs)
-
-
-def _placed(inputs: Mapping[str, Any], specs: Sequence[Any]) -> dict[str, Array]:
-    """Arrays by the names of inputs, pictures in their shapes."""
-    names = [spec.name for spec in specs]
-    if ALONE in inputs and len(names) != 1:
-        raise _not_alone(names)
-    given = {names[0]: inputs[ALONE]} if ALONE in inputs else dict(inputs)
-    by_name = {spec.name: spec for spec in specs}
-    for name in given:
-        if name not in by_name:
-            raise NotFound(f"the model has no input {name!r}", why="its inputs: " + ", ".join(names))
-    return {
-        name: value.fitted(by_name[name]) if isinstance(value, Picture) else np.asarray(value)
-        for name, value in given.items()
-    }
-
-
-def _not_alone(names: Sequence[str]) -> InvalidType:
-    hint = f"--input {names[0]}=FILE" if names else None
-    return InvalidType(f"the model has {len(names)} inputs", why=", ".join(names) or None, hint=hint)
+    call, report = (lambda: compiled.run(ready.inputs)), (lambda: str(compiled.report()))
+    return _Run(call, listed, compiled.outputs, ready.random, ready.taken, report)
 
 
 def _script_run(path: Path, inputs: dict[str, Any], shape: Shapes, seed: int) -> _Run:
@@ -219,7 +176,7 @@ def _script_run(path: Path, inputs: dict[str, Any], shape: Shapes, seed: int) ->
     names = [argument.name for argument in module.forward.schema.arguments[1:]]
     if ALONE in inputs:
         if len(names) != 1:
-            raise _not_alone(names)
+            raise not_alone(names)
         inputs = {names[0]: inputs[ALONE]}
     for name in (*inputs, *shape):
         if name not in names:

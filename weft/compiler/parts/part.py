@@ -36,6 +36,7 @@ MAX_SPECIALISATIONS = 16
 Progress = Callable[[int, int], None]
 Shapes = tuple[StaticShape, ...]  # of all inputs, in order
 Key = tuple[object, ...]  # the shapes; behind them the bytes of what decides
+Look = Callable[[Executor, Mapping[str, Array]], None]
 Places = Callable[[Sequence[TensorSpec]], Sequence[Any]]
 
 
@@ -64,6 +65,7 @@ class Part:
         self.last: Executor | None = None
         # Checks shapes that are new, and tells what the names of extents stand for.
         self.check: Callable[[Mapping[str, StaticShape]], Mapping[str, int]] = lambda shapes: {}
+        self.look: Look | None = None  # told of what runs, and on what
         self.compilations = 0
         self.names = sorted(names_in(graph.indexed.nodes))  # of extents that its attributes hold
         self._is_whole = is_whole(graph) and not self.names
@@ -92,6 +94,8 @@ class Part:
         """The same for one array an input, in order. `places` tells, when it is known what the outputs are, where
         they go: an array or None for each."""
         executor = self.executor(arrays, names)
+        if self.look is not None:
+            self.look(executor, {**arrays, **self._states})
         out = None if places is None else places(executor.program.outputs)
         if not executor.program.written:
             return executor.run_arrays(arrays, out)
