@@ -1,5 +1,5 @@
 """What a profile tells of a program: each step with its time, the bytes it moves and the operations it does, and how
-near that is to what the machine can do. It shows itself as a table, as a trace for Perfetto or Chrome, and as a page."""
+near that is to what the machine can do. It shows itself as a table, a trace for Perfetto or Chrome, and a page."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ _NAMES = {
     "machine": ("info", "machine_info"),
     "check": ("check", "check_model"),
     "profile": ("profile", "profile_model"),
+    "compare": ("compare", "compare_model"),
+    "bisect": ("bisect", "bisect_model"),
     "convert": ("convert", "convert_model"),
     "ops": ("operators", "list_operators"),
     "op": ("operators", "operator_help"),
