@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "info": "What a model is made of; without one, this machine.",
     "check": "What stands in the way of compiling a model.",
     "profile": "How long each kernel of a model takes.",
+    "bench": "How long a model takes, beside other runtimes.",
     "compare": "Where the values of a model differ from a reference.",
     "bisect": "Which pass, kernel or node makes a model differ.",
     "convert": "Write a model as ONNX.",

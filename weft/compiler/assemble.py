@@ -61,6 +61,9 @@ class Assembled(NamedTuple):
     places: Mapping[Key, BufferRef]
     strides: Mapping[Key, tuple[int, ...]]
 
+    def __repr__(self) -> str:
+        return f"Assembled({self.program!r} of {len(self.groups)} groups)"
+
 
 _places, _rims = Op.get_attr("FPlaces"), Op.get_attr("FRim")
 

@@ -18,6 +18,7 @@ from ..base.errors import InvalidType, InvalidValue, NotFound, RunError, ShapeEr
 from ..base.extents import bound_names, names_of, substitute
 from ..base.ndarray import array
 from ..base.shape import Dim, Shape, StaticShape, freed, given_shapes, is_static, show_dims, unify
+from ..base.shown import as_html, bytes_text
 from ..base.target import Target
 from ..core.graph import Graph
 from ..core.infer import shape_hint
@@ -403,9 +404,20 @@ class CompiledModel:
         programs = self._programs()
         if not programs:
             waiting = [spec for spec in self.inputs if not is_static(spec.shape)]
-            return open_report(waiting, str(self._source.target))
+            return open_report(waiting, str(self._source.target), *self._known())
         tried = [tried for part in self._schedule.compiled() for tried in part.tried]
         return report_of(programs, self._schedule.host_steps, tried)
+
+    def _known(self) -> tuple[list[str], int]:
+        """What a report can tell before there is code: operators, parameters and outputs; bytes of the parameters."""
+        indexed = self._graph.indexed
+        names = {indexed.nodes[number].name for number in indexed.variables}
+        values = [value for name, value in self._source.params.items() if name in names]
+        size = sum(value.nbytes for value in values)
+        told = (
+            f"{indexed.num_nodes - len(indexed.variables)} operators, {sum(value.size for value in values)} parameters"
+        )
+        return [f"{told} ({bytes_text(size)})", f"outputs: {listed(self._output_specs())}"], size
 
     def profile(self, *args: Any, rounds: int = PROFILE_ROUNDS, **kwargs: Any) -> Profile:
         """How long each kernel takes on these inputs, given as to a call: best times, GFLOP/s, GB/s, and how near that
@@ -481,6 +493,9 @@ class CompiledModel:
             count = sum(len(program.kernels) for program in programs)
             state = f"{count} kernel{'s' * (count != 1)} for {self._source.target.isa}"
         return f"CompiledModel({listed(self.inputs)} -> {listed(self._output_specs())}; {state})"
+
+    def _repr_html_(self) -> str:
+        return as_html(f"{self!r}\n\n{self.report()}" if not self._closed else repr(self))
 
     def _output_specs(self) -> list[InputSpec]:
         facts = [self._graph.fact(entry) for entry in self._graph.outputs]

@@ -33,6 +33,9 @@ class Prepared(NamedTuple):
     graph: Graph
     constants: dict[str, Array]
 
+    def __repr__(self) -> str:
+        return f"Prepared({self.graph!r} with {len(self.constants)} constants)"
+
 
 def typed_graph(
     symbol: Symbol | Graph,
@@ -123,6 +126,9 @@ class Folded(NamedTuple):
     graph: Graph
     constants: dict[str, Array]
     own: set[str]
+
+    def __repr__(self) -> str:
+        return f"Folded({self.graph!r} with {len(self.constants)} constants)"
 
 
 def folded(

@@ -25,6 +25,7 @@ from ..base.device import Device
 from ..base.dtype import as_dtype, dtype_name
 from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFound, Unsupported
 from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelStep, Launch, Number, OpenWork, Slot, Step
+from ..base.shown import as_html
 from ..base.sizes import read_table
 from .bound import BoundStep
 from .inputs import as_input, by_name, check_names
@@ -167,6 +168,9 @@ class LoadedModel:
 
     def __repr__(self) -> str:
         return f"LoadedModel({described(self.program)})"
+
+    def _repr_html_(self) -> str:
+        return as_html(f"{self!r}\n\n{self.report()}")
 
     def __getstate__(self) -> tuple[bytes, int | None]:
         """What pickle keeps: the bytes of the file, and nothing that loading would call."""

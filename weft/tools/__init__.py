@@ -10,6 +10,7 @@ _NAMES = {
     "machine": ("info", "machine_info"),
     "check": ("check", "check_model"),
     "profile": ("profile", "profile_model"),
+    "bench": ("bench", "bench_model"),
     "compare": ("compare", "compare_model"),
     "bisect": ("bisect", "bisect_model"),
     "convert": ("convert", "convert_model"),

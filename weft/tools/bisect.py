@@ -40,6 +40,9 @@ class Cut(NamedTuple):
     params: dict[str, Array]
     inputs: dict[str, Array]
 
+    def __repr__(self) -> str:
+        return f"Cut({', '.join(self.nodes)})"
+
 
 @dataclass(frozen=True, repr=False)
 class Bisection(Shown):

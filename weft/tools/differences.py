@@ -61,7 +61,8 @@ def difference_of(value: Array, wanted: Array) -> Difference:
 def _broken(a: Array, b: Array) -> Array:
     """Where one of two numbers is finite, and the other is not, or they are not in the same way."""
     same = (np.isnan(a) & np.isnan(b)) | (a == b)
-    return (~np.isfinite(a) | ~np.isfinite(b)) & ~same
+    found: Array = (~np.isfinite(a) | ~np.isfinite(b)) & ~same
+    return found
 
 
 def _ulps(value: Array, wanted: Array) -> float:

@@ -52,7 +52,7 @@ class OrtValues:
             return own
         outputs = self._outputs.get(entry.node.name, [])
         if entry.index < len(outputs):
-            return outputs[entry.index]
+            return str(outputs[entry.index])
         return entry.node.name if entry.node.name in self._place else None
 
     def _load(self, name: str) -> None:

@@ -38,8 +38,11 @@ class PassRun(NamedTuple):
     after: Graph
     constants: Mapping[str, Array]
 
+    def __repr__(self) -> str:
+        return f"PassRun({self.name})"
 
-@dataclass
+
+@dataclass(repr=False)
 class Compilation:
     """A model as it was compiled: its graph before the passes, each pass, and the program with its places."""
 
