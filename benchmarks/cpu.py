@@ -12,201 +12,30 @@ one to the next. Inputs change with every run; outputs are compared with ONNX Ru
 from __future__ import annotations
 
 import json
-import os
 import platform
-import selectors
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 from contenders import available, make_inputs, version
 from models import NETWORKS, NotThere, model_file
-from peak import fma_peak
 from rich.console import Console
 from rich.table import Table
 
 import weft
 from weft.base.cpu_target import host
-from weft.runtime.cpu.profile import profile
+from weft.tools.peak import fma_peak
+from weft.tools.race import Result, Rules, measure
 
 HERE = Path(__file__).parent
 QUICK = ("squeezenet1_1", "mobilenet_v2")
-START_SECONDS = 240.0  # at most, for loading a model
-ANSWER_SECONDS = 120.0
-ROUND_SECONDS = 0.5  # what one contender gets in one round
-MAX_RUNS = 25
-TOLERANCE = 1e-3  # of the output's largest magnitude, between two runtimes in float32
 
 console = Console(width=None if sys.stdout.isatty() else 150)
-
-
-class Failed(Exception):
-    """A contender cannot load or run the model."""
-
-
-def _environment(settings: dict[str, str]) -> dict[str, str]:
-    """That of a contender. Bytecode is kept, as it is of an installed package."""
-    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, **settings}
-
-
-class Contender:
-    """A runtime in a process of its own, with a model loaded."""
-
-    def __init__(self, name: str, path: Path, threads: int, cache: Path) -> None:
-        self.name = name
-        self.cache = cache
-        command = [sys.executable, str(HERE / "contenders.py"), name, str(path), str(threads)]
-        limits = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_environment({**limits, "WEFT_CACHE_DIR": str(cache)}),
-            start_new_session=True,  # so that Ctrl-C reaches this process alone, which ends them
-        )
-        self.buffer = b""
-        try:
-            self.start = self.read(START_SECONDS)
-        except BaseException:
-            self.close()
-            raise
-
-    def read(self, seconds: float) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        end = time.monotonic() + seconds
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self.buffer:
-                if not selector.select(max(end - time.monotonic(), 0)):
-                    raise Failed(f"no answer in {seconds:.0f} s")
-                data = os.read(self.process.stdout.fileno(), 1 << 16)
-                if not data:
-                    raise Failed(f"it ended with code {self.process.wait()}")
-                self.buffer += data
-        line, _, self.buffer = self.buffer.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise Failed(answer["error"].splitlines()[0][:150])
-        return answer
-
-    def ask(self, **request: Any) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(json.dumps(request).encode() + b"\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            raise Failed("it ended") from None
-        return self.read(ANSWER_SECONDS)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-
-@dataclass
-class Result:
-    """What was measured of one contender on one network."""
-
-    network: str
-    contender: str
-    threads: int
-    batch: int
-    best_ms: float = 0.0
-    median_ms: float = 0.0
-    runs: int = 0
-    load_cold_s: float = 0.0
-    load_s: float = 0.0
-    first_result_s: float = 0.0
-    peak_mb: float = 0.0
-    error: float | None = None  # against ONNX Runtime, relative to the largest magnitude
-    failure: str = ""
-    times: list[float] = field(default_factory=list, repr=False)
-
-
-def measure(network: str, path: Path, names: list[str], threads: int, batch: int, rounds: int) -> list[Result]:
-    """All contenders on one model: started one after the other, then measured in turns."""
-    results = {name: Result(network, name, threads, batch) for name in names}
-    running: dict[str, Contender] = {}
-    folder = Path(tempfile.mkdtemp(prefix="weft-bench-"))
-    try:
-        for name in names:
-            try:
-                running[name] = started(name, path, threads, folder / "cache", results[name])
-            except Failed as error:
-                results[name].failure = str(error)
-        verify(running, results, folder)
-        alternate(running, results, rounds)
-        for name, contender in running.items():
-            results[name].peak_mb = contender.ask(stop=True)["peak"]
-    finally:
-        for contender in running.values():
-            contender.close()
-        shutil.rmtree(folder, ignore_errors=True)
-    return list(results.values())
-
-
-def started(name: str, path: Path, threads: int, cache: Path, result: Result) -> Contender:
-    """weft is started twice: with an empty cache, then with the one this has filled."""
-    contender = Contender(name, path, threads, cache)
-    result.load_cold_s = contender.start["load"]
-    if name == "weft":
-        contender.close()
-        contender = Contender(name, path, threads, cache)
-    result.load_s, result.first_result_s = contender.start["load"], contender.start["first"]
-    return contender
-
-
-def verify(running: dict[str, Contender], results: dict[str, Result], folder: Path) -> None:
-    outputs = {}
-    for name, contender in list(running.items()):
-        file = folder / f"{name}.npy"
-        try:
-            contender.ask(seed=12345, save=str(file))
-            outputs[name] = np.load(file)
-        except Failed as error:
-            results[name].failure = str(error)
-            running.pop(name).close()
-    expected = outputs.get("onnxruntime")
-    if expected is None:
-        return
-    scale = float(np.abs(expected).max()) or 1.0
-    for name, output in outputs.items():
-        same = output.shape == expected.shape
-        worst = float(np.abs(output - expected).max()) / scale if same else float("inf")
-        results[name].error = worst
-        if not worst <= TOLERANCE:
-            results[name].failure = f"wrong output: off by {worst:.2g} of the largest magnitude"
-
-
-def alternate(running: dict[str, Contender], results: dict[str, Result], rounds: int) -> None:
-    """Rounds from one contender to the next; who begins changes. The first round warms up."""
-    counts = dict.fromkeys(running, 1)
-    for number in range(rounds + 1):
-        names = list(running)
-        shift = number % max(len(names), 1)
-        for name in names[shift:] + names[:shift]:
-            seconds = running[name].ask(seed=1000 * number, runs=counts[name])["seconds"]
-            if number:
-                results[name].times += seconds
-            counts[name] = int(min(max(ROUND_SECONDS / min(seconds), 2), MAX_RUNS))
-    for name in running:
-        times = results[name].times
-        results[name].runs = len(times)
-        results[name].best_ms = 1e3 * min(times)
-        results[name].median_ms = 1e3 * statistics.median(times)
 
 
 # What is shown
@@ -281,36 +110,24 @@ def machine(threads: tuple[int, ...], contenders: list[str]) -> dict[str, Any]:
     }
 
 
-# Operations a byte from which on a kernel sums products: for others the estimate of their work is
-# not a count of operations.
-DENSE = 4
-
-
 def kernel_table(network: str, path: Path, rounds: int) -> None:
     """Every kernel of one network, slowest first, on one thread."""
     model = weft.compile(path, threads=1)
     specs = {s.name: (tuple(s.shape), str(s.dtype)) for s in model.inputs}
-    program = model.program
+    found = model.profile(rounds=rounds, **make_inputs(specs, 0))
     peak = fma_peak(1)
-    cost = host().nanoseconds_per_operation
-    steps = [step for step in program.plan.steps if hasattr(step, "kernel")]
-    times = profile(program, make_inputs(specs, 0), rounds)
-    total = sum(item.seconds for item in times)
-    made = Table(title=f"{network}: {total * 1e3:.2f} ms, FMA peak {peak:.0f} GFLOP/s")
+    made = Table(title=f"{network}: {found.seconds * 1e3:.2f} ms, FMA peak {peak:.0f} GFLOP/s")
     for name in ("kernel", "from", "ms", "share", "GFLOP/s", "of peak", "GB/s"):
         made.add_column(name, justify="left" if name in ("kernel", "from") else "right")
-    for item, step in sorted(zip(times, steps), key=lambda pair: -pair[0].seconds):
-        flops = 2 * step.work / cost
-        dense = flops > DENSE * item.bytes
-        speed = flops / item.seconds / 1e9
+    for step in found.slowest:
         made.add_row(
-            item.kernel.name[:48],
-            item.kernel.sources[0][:28] if item.kernel.sources else "",
-            f"{item.seconds * 1e3:.3f}",
-            f"{item.seconds / total:.1%}",
-            f"{speed:.1f}" if dense else "",
-            f"{speed / peak:.0%}" if dense else "",
-            f"{item.bytes / item.seconds / 1e9:.1f}",
+            step.name[:48],
+            step.sources[0][:28] if step.sources else "",
+            f"{step.seconds * 1e3:.3f}",
+            f"{step.share:.1%}",
+            f"{step.gflops:.1f}" if step.gflops is not None else "",
+            f"{step.gflops / peak:.0%}" if step.gflops is not None else "",
+            f"{step.gbytes:.1f}",
         )
     console.print(made)
 
@@ -371,7 +188,7 @@ def measured(
         return []
     groups = []
     for count in threads:
-        results = measure(name, path, contenders, count, batch, rounds)
+        results = measure(name, path, contenders, count, batch, rounds, Rules((str(HERE / "contenders.py"),)))
         factor = ratio(results)
         told = "no ratio" if factor is None else f"ratio {factor:.2f}"
         console.print(f"{name}, batch {batch}, {count} threads: {told}")

@@ -33,6 +33,7 @@ _MODULES = {
     "frontend": "frontend",
     "runtime": "runtime",
     "testing": "testing",
+    "tools": "tools",
     "top": "top",
     "te": "te",
     "ops": "ops",

@@ -1,43 +1,90 @@
-"""The command line: `weft run MODEL`, `weft convert MODEL OUT`, `weft info`, `weft demo`."""
+"""The command line: `weft run MODEL` and the others of `COMMANDS`, each loaded when it is asked for."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from .base import config
 from .base.errors import Error, OpenShapes
 from .base.shape import Shape, show_dims
-from .tools import demo as demo_tool
-from .tools.convert import convert_model
-from .tools.info import info_rows
-from .tools.run import run_model
 from .version import __version__
 
 FAILURE = 1  # the exit status; click's own for a command that is not written as it should be is 2
 
+# A command's name, which is also that of its module in weft.tools.commands -> what it does.
+COMMANDS: dict[str, str] = {
+    "run": "Run a model on given or random inputs.",
+    "info": "What a model is made of; without one, this machine.",
+    "check": "What stands in the way of compiling a model.",
+    "profile": "How long each kernel of a model takes.",
+    "bench": "How long a model takes, beside other runtimes.",
+    "compare": "Where the values of a model differ from a reference.",
+    "bisect": "Which pass, kernel or node makes a model differ.",
+    "convert": "Write a model as ONNX.",
+    "ops": "The operators that weft has.",
+    "doctor": "What weft found on this machine, and what is missing.",
+    "cache": "Compiled kernels that are kept on disk.",
+    "demo": "Recognise handwritten digits.",
+}
+
 
 class _Commands(click.Group):
-    """Shows errors of weft as text; with WEFT_DEBUG set, as tracebacks."""
+    """Commands by name; shows errors of weft as text, or with WEFT_DEBUG set as tracebacks."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        made: click.Command = import_module(f".tools.commands.{cmd_name}", __package__).command
+        made.name = cmd_name
+        return made
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         traced: Any = ()
         try:
             traced = config.get("debug")
             return super().invoke(ctx)
-        except Error as error:
-            if traced:
+        except (Error, OSError) as error:
+            if traced or isinstance(error, BrokenPipeError):
                 raise
             if isinstance(error, OpenShapes) and error.inputs:
                 error.hint = f"give numbers where it is open: {_shape_options(error.inputs)}"
             click.echo(f"error: {error}", err=True)
             sys.exit(FAILURE)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs a command. Who reads its output may go away before the end: that is no error."""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, ValueError):
+                stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # of names that a terminal cannot show
+        try:
+            return _flushed(lambda: super(_Commands, self).main(*args, **kwargs))
+        except BrokenPipeError:
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+
+
+def _flushed(run: Any) -> Any:
+    """Has output written before the process ends, where a reader that is gone can still be told from a failure."""
+    try:
+        return run()
+    finally:
+        if not sys.stdout.closed:
+            sys.stdout.flush()
 
 
 def _shape_options(inputs: Mapping[str, Shape]) -> str:
@@ -48,92 +95,9 @@ def _shape_options(inputs: Mapping[str, Shape]) -> str:
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 if all went well, 1 if something failed, 2 if a command is not written "
+    epilog="Exit status: 0 if all went well, 1 if something failed or was found wrong, 2 if a command is not written "
     "as it should be. WEFT_DEBUG=1 prints what is compiled, and tracebacks of errors.",
 )
 @click.version_option(__version__, prog_name="weft")
 def main() -> None:
     """weft compiles trained models to native code, and runs them."""
-
-
-def _pairs(what: str, texts: tuple[str, ...]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.rpartition("=")
-        if not equals or not name or not value:
-            raise click.UsageError(f"{what} {text!r}: it is written {what} name=value")
-        if name in pairs:
-            raise click.UsageError(f"{what} {name!r} is given twice")
-        pairs[name] = value
-    return pairs
-
-
-def _shapes(texts: tuple[str, ...]) -> dict[str, tuple[int | None, ...]]:
-    return {name: _shape(name, value) for name, value in _pairs("--shape", texts).items()}
-
-
-def _shape(name: str, text: str) -> tuple[int | None, ...]:
-    parts = [part.strip() for part in text.replace("x", ",").split(",")]
-    if not all(part.isdecimal() or part == "?" for part in parts):
-        raise click.UsageError(
-            f"--shape {name}={text}: a shape is whole numbers with commas between them, or ? for what is left open"
-        )
-    return tuple(None if part == "?" else int(part) for part in parts)
-
-
-@main.command()
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy", help="an input's array")
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,8", help="an input's shape")
-@click.option("--params", type=click.Path(path_type=Path), help="the file of parameters")
-@click.option("--threads", type=click.IntRange(min=1), help="how many threads; default: the cores")
-@click.option("--opt-level", type=click.IntRange(0, 3), default=3, show_default=True, help="passes")
-@click.option("--repeat", type=click.IntRange(min=1), default=10, show_default=True, help="timed runs")
-def run(
-    model: Path,
-    inputs: tuple[str, ...],
-    shapes: tuple[str, ...],
-    params: Path | None,
-    threads: int | None,
-    opt_level: int,
-    repeat: int,
-) -> None:
-    """Run MODEL on given or random inputs.
-
-    MODEL is an ONNX file, PREFIX-symbol.json of MXNet (with the newest PREFIX-NNNN.params beside
-    it, or with --params), or what CompiledModel.save has written.
-    """
-    files = {name: Path(value) for name, value in _pairs("--input", inputs).items()}
-    run_model(model, files, _shapes(shapes), params, threads, opt_level, repeat, Console())
-
-
-@main.command()
-@click.argument("model", type=click.Path(path_type=Path))
-@click.argument("out", type=click.Path(path_type=Path))
-@click.option("--params", type=click.Path(path_type=Path), help="the file of parameters")
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,8", help="an input's shape")
-@click.option("--opset", type=click.IntRange(17, 23), default=17, show_default=True)
-def convert(model: Path, out: Path, params: Path | None, shapes: tuple[str, ...], opset: int) -> None:
-    """Write MODEL as the ONNX file OUT.
-
-    MODEL is any file that `weft run` takes, or a graph of weft's own as JSON, with its --params.
-    The new file is checked by ONNX and compared with MODEL on random inputs, by ONNX Runtime if
-    that is installed. Only then it takes its place: an OUT that is there is replaced, and stays as
-    it is if anything went wrong. Weights of more than 2 GiB go into a second file beside OUT.
-    """
-    convert_model(model, out, params, _shapes(shapes), opset, Console())
-
-
-@main.command()
-def info() -> None:
-    """Versions, the target, threads and the kernel cache."""
-    table = Table(show_header=False, box=None)
-    for what, value in info_rows():
-        table.add_row(what, value)
-    Console().print(table)
-
-
-@main.command()
-def demo() -> None:
-    """Recognise handwritten digits with the network that weft ships."""
-    demo_tool.main()

@@ -6,7 +6,7 @@ well as `except weft.Error`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 class Error(Exception):
@@ -90,6 +90,24 @@ class FormatError(Error, ValueError):
 
 class Unsupported(Error, NotImplementedError):
     """A model asks for something weft does not have."""
+
+
+class ModelGaps(Unsupported):
+    """All that a model asks for and weft does not have: `operators` with the nodes that ask for them, and `uses` of
+    operators or types, each as (where, what)."""
+
+    def __init__(
+        self,
+        what: str,
+        operators: Mapping[str, Sequence[str]],
+        uses: Sequence[tuple[str, str]] = (),
+        *,
+        why: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(what, why=why, hint=hint)
+        self.operators = {name: list(nodes) for name, nodes in operators.items()}
+        self.uses = list(uses)
 
 
 class OpenShapes(Unsupported, InvalidValue):

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from . import config
 
@@ -33,6 +34,14 @@ _SUFFIX = ".bin"
 # be exchanged between the look and the use.
 _HAS_OWNERS = hasattr(os, "geteuid") and os.open in os.supports_dir_fd
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class CacheEntry(NamedTuple):
+    """A file of the cache: its name, its size, and when it was last used, in seconds since 1970."""
+
+    name: str
+    bytes: int
+    used: float
 
 
 class FileCache:
@@ -78,6 +87,49 @@ class FileCache:
                     self._evict()
         except OSError:
             return
+
+    def entries(self) -> list[CacheEntry]:
+        """What is there, most recently used first."""
+        found = []
+        with contextlib.suppress(OSError), os.scandir(self.folder) as files:
+            for file in files:
+                with contextlib.suppress(OSError):
+                    if file.name.endswith(_SUFFIX):
+                        facts = file.stat(follow_symlinks=False)
+                        found.append(CacheEntry(file.name, facts.st_size, facts.st_mtime))
+        return sorted(found, key=lambda entry: -entry.used)
+
+    def value(self, name: str) -> bytes | None:
+        """The value in a file of the folder, if it is whole."""
+        try:
+            with self._private_folder() as folder:
+                data = _read(self.folder / name if folder is None else name, folder)
+        except OSError:
+            return None
+        start = len(MAGIC) + hashlib.sha256().digest_size
+        end = start + 8 + int.from_bytes(data[start : start + 8], "little")
+        return _checked(data, data[start + 8 : end])
+
+    def clear(self) -> list[CacheEntry]:
+        """Removes what is there; gives what is gone. Files of others in the folder stay."""
+        gone = []
+        for entry in self.entries():
+            with contextlib.suppress(OSError):
+                os.unlink(self.folder / entry.name)
+                gone.append(entry)
+        return gone
+
+    def problem(self) -> str:
+        """Why nothing is kept, if that is so."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._private_folder():
+                handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self.folder)
+                os.close(handle)
+                os.unlink(temporary)
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
 
     @contextlib.contextmanager
     def _private_folder(self) -> Iterator[int | None]:

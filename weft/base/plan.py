@@ -78,7 +78,7 @@ class KernelCode:
     the scalars."""
 
     name: str
-    code: bytes
+    code: bytes = field(repr=False)
     buffers: tuple[BufferSpec, ...]
     scalars: tuple[tuple[str, DType], ...] = ()
     launch: Launch | None = ONCE
@@ -151,7 +151,7 @@ class Slot:
                 raise InvalidValue(f"a slot of {self.size} bytes at {self.offset}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ExecPlan:
     """A compiled graph: its steps in order, the slots they use, and the bytes of the arena.
 
@@ -193,6 +193,11 @@ class ExecPlan:
             if memory.role == "arena" and not _is_within(memory.size, self.arena_bytes, rows, memory.offset):
                 raise InvalidValue(f"slot {number} ends outside the arena")
         check_row(self.arena_bytes, rows)
+
+    def __repr__(self) -> str:
+        kernels = sum(isinstance(step, KernelStep) for step in self.steps)
+        hosts = f", {len(self.steps) - kernels} host steps" if kernels < len(self.steps) else ""
+        return f"ExecPlan({kernels} kernels{hosts}, {len(self.slots)} slots, an arena of {self.arena_bytes} bytes)"
 
     @property
     def is_open(self) -> bool:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import te
 from ..base import config
@@ -14,7 +14,7 @@ from ..base.device import Device
 from ..base.dtype import DTYPES, DType, dtype_name, has_native_code
 from ..base.errors import GraphError, ShapeError, Unsupported
 from ..base.memory import require
-from ..base.plan import At, ExecPlan, HostStep, KernelCode, KernelStep, Launch, OpenWork, Step
+from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelCode, KernelStep, Launch, OpenWork, Step
 from ..base.shape import is_static, numel, show
 from ..base.target import Target
 from ..core.fused import FusedGroup
@@ -38,8 +38,32 @@ from .mutation import writes, written_variables
 from .open.binding import OpenSizes
 from .open.maker import OpenKernelMaker
 from .placing import Part, Placing, places_only
+from .stages import reached
 
 Progress = Callable[[int, int], None]
+
+
+class GroupSteps(NamedTuple):
+    """A group, and which steps of the plan compute it: none where it only renames memory."""
+
+    group: FusedGroup
+    steps: range
+
+
+class Assembled(NamedTuple):
+    """A program with what it was made from, for those who look at its values: where each entry is, and with which
+    strides in elements if it is not dense."""
+
+    program: Program
+    graph: Graph
+    constants: Mapping[str, Array]
+    groups: tuple[GroupSteps, ...]
+    places: Mapping[Key, BufferRef]
+    strides: Mapping[Key, tuple[int, ...]]
+
+    def __repr__(self) -> str:
+        return f"Assembled({self.program!r} of {len(self.groups)} groups)"
+
 
 _places, _rims = Op.get_attr("FPlaces"), Op.get_attr("FRim")
 
@@ -55,7 +79,9 @@ def assemble(
 ) -> Program:
     """The program of a graph whose facts are all known. `constants` are values of variables; the
     other variables are inputs, after those that are named: they may be unused by now. Facts may hold open `sizes`."""
-    program = _Assembler(graph, constants, target, inputs, sizes).run(groups, progress)
+    made = _Assembler(graph, constants, target, inputs, sizes).run(groups, progress)
+    reached("assembled", assemble, made)
+    program = made.program
     if "summary" in config.get("debug"):
         _print_kernels(program.kernels)
     return program
@@ -72,6 +98,11 @@ def lowered(
 ) -> list[te.Kernel]:
     """The kernels of the same program as loops, in order, equal groups as often as they are there; none is compiled."""
     return _Assembler(graph, constants, target, inputs, sizes).lowered(groups, progress)
+
+
+def least_memory(graph: Graph, groups: Sequence[FusedGroup], constants: Mapping[str, Array], target: Target) -> int:
+    """Bytes of the values between inputs and outputs in a run, as they are known before there are kernels."""
+    return _Assembler(graph, constants, target, (), None).least_memory(groups)
 
 
 def fused_groups(graph: Graph, target: Target, fuse: bool = True) -> list[FusedGroup]:
@@ -104,6 +135,7 @@ class _Assembler:
         self.objects: dict[str, bytes] = {}
         self.kernels: list[KernelInfo] = []
         self.outputs_in_place: set[NodeEntry] = set()
+        self.marks: list[GroupSteps] = []
         nodes = graph.indexed.nodes
         variables = [nodes[number] for number in graph.indexed.variables]
         self.written = written_variables(graph)
@@ -116,7 +148,7 @@ class _Assembler:
         self.specs = {spec.name: spec for spec in inputs}
         self.values = [constants[node.name] for node in self.constants]
 
-    def run(self, groups: Sequence[FusedGroup], progress: Progress | None) -> Program:
+    def run(self, groups: Sequence[FusedGroup], progress: Progress | None) -> Assembled:
         start, hits = time.perf_counter(), kernel_cache.hits
         outputs = self._place(groups)
         tell = progress or (lambda done, total: None)
@@ -124,12 +156,19 @@ class _Assembler:
         ahead = lowered_ahead(list(calls.values()), self.graph.fact, self.maker, lambda n: tell(n, len(groups)))
         with ahead as lowered:
             for number, group in enumerate(groups):
+                first = len(self.steps)
                 self._group(group, calls.get(id(group)), lowered.get(id(group)))
+                self.marks.append(GroupSteps(group, range(first, len(self.steps))))
                 tell(max(number + 1, len(lowered)), len(groups))
         for key, entry in outputs:
             if self.places.root(entry) != key:
                 self._copy(entry, self._fact(entry), key, (entry.node,))
         return self._finish(start, hits)
+
+    def least_memory(self, groups: Sequence[FusedGroup]) -> int:
+        """The bytes of the arena, as they are known before there are kernels."""
+        self._place(groups)
+        return self._least_arena(groups)
 
     def lowered(self, groups: Sequence[FusedGroup], progress: Progress | None) -> list[te.Kernel]:
         """The kernels of all groups as loops."""
@@ -467,13 +506,13 @@ class _Assembler:
         operators = tuple(node.op_name for node in nodes)
         return KernelInfo(name, symbol, operators, tuple(sources), self.target.isa)
 
-    def _finish(self, start: float, hits: int) -> Program:
+    def _finish(self, start: float, hits: int) -> Assembled:
         slots, refs, arena_bytes = self.places.plan(Device(self.target.kind))
         self._check_memory(typical(arena_bytes))
         steps = tuple(make(refs) for make in self.steps)
         table = None if self.sizes is None else self.sizes.trace.table()
         plan = ExecPlan(steps, slots, as_number(arena_bytes), table)
-        return Program(
+        program = Program(
             plan,
             tuple(self.objects.values()),
             tuple(self._planned(self.specs[name]) for name in self.inputs),
@@ -489,6 +528,9 @@ class _Assembler:
             tuple(node.name for node in self.written),
             () if self.sizes is None else self.sizes.places(self.specs[name] for name in self.inputs),
         )
+        constants = {node.name: value for node, value in zip(self.constants, self.values)}
+        strides = self._strides(self.placing.parts)
+        return Assembled(program, self.graph, constants, tuple(self.marks), refs, strides)
 
     def _planned(self, spec: TensorSpec) -> TensorSpec:
         """An input or output as programs hold it: open sizes by their rows, and by name where they have one."""

@@ -4,8 +4,8 @@ written so; what cannot is compiled for each size when that is first seen, and k
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from ..base.errors import InvalidType, InvalidValue, NotFound, RunError, ShapeEr
 from ..base.extents import bound_names, names_of, substitute
 from ..base.ndarray import array
 from ..base.shape import Dim, Shape, StaticShape, freed, given_shapes, is_static, show_dims, unify
+from ..base.shown import as_html, bytes_text
 from ..base.target import Target
 from ..core.graph import Graph
 from ..core.infer import shape_hint
@@ -28,9 +29,11 @@ from ..frontend.emitter import TEXT, TEXTS
 from ..frontend.files import from_file, from_memory, is_program
 from ..runtime.artifact import LoadedModel, load, save_program
 from ..runtime.bound import BoundStep, bound_input
-from ..runtime.executor import zeros
+from ..runtime.executor import Executor, zeros
 from ..runtime.inputs import as_input, as_sequence, as_text, by_name, check_known, check_names
+from ..runtime.loading import profiled
 from ..runtime.outputs import given_outputs
+from ..runtime.profile import PROFILE_ROUNDS, Profile, host_profile, joined
 from ..runtime.program import Array, Program, TensorSpec, listed
 from ..runtime.report import Report, open_report, report_of
 from .backends import backend_of
@@ -98,20 +101,44 @@ def compile(
     """
     if precision not in PRECISIONS:
         raise InvalidValue(f"precision {precision!r}", why="weft computes in " + ", ".join(PRECISIONS))
+    if isinstance(model, (str, os.PathLike)) and is_program(Path(model)):
+        return _loaded(model, threads, shape, dtype, params)
+    made = opened(
+        model,
+        shape=shape,
+        dtype=dtype,
+        params=params,
+        target=target,
+        threads=threads,
+        opt_level=opt_level,
+        specialise=specialise,
+    )
+    made.prepare_known(progress)
+    return made
+
+
+def opened(
+    model: Any,
+    *,
+    shape: Mapping[str, Sequence[Dim]] | None = None,
+    dtype: Mapping[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
+    target: str | Target = "cpu",
+    threads: int | None = None,
+    opt_level: int = 3,
+    specialise: str = "never",
+) -> CompiledModel:
+    """The model read and typed, with no code yet: that is made in its first run, or by `prepare_known`."""
     if opt_level not in (0, 1, 2, 3):
         raise InvalidValue(f"opt_level {opt_level!r}", why="it is 0, 1, 2 or 3")
     chosen = Target.create(target)
     _check_runtime(chosen, threads)
-    if isinstance(model, (str, os.PathLike)) and is_program(Path(model)):
-        return _loaded(model, threads, shape, dtype, params)
     dtypes = _given_dtypes(dtype)
     symbol, own_params, shapes = _model(model, given_shapes(shape))
     values = {**own_params, **_copies(params)}
     _check_given({**shapes, **dtypes}, symbol, values)
     source = ModelSource(symbol, values, shapes, dtypes, chosen, threads, opt_level, checked_specialise(specialise))
-    made = CompiledModel(source)
-    made.prepare_known(progress)
-    return made
+    return CompiledModel(source)
 
 
 def _check_runtime(target: Target, threads: int | None) -> None:
@@ -183,6 +210,31 @@ def _check_given(names: Iterable[str], symbol: Symbol, params: Mapping[str, Arra
             raise NotFound(f"the model has no input {name!r}", why="its inputs: " + ", ".join(inputs))
 
 
+class Profiling:
+    """Profiles of the parts of a model as they run."""
+
+    def __init__(self, rounds: int) -> None:
+        self._rounds = rounds
+        self._profiles: list[Profile] = []
+
+    def program(self, first: bool, executor: Executor, arrays: Mapping[str, Array]) -> None:
+        """A part is about to run; with the first of them a run begins."""
+        if first:
+            self._profiles = []
+        self._profiles.append(profiled(executor, arrays, self._rounds))
+
+    def host_step(self, name: str, seconds: float) -> None:
+        """A step between parts was run."""
+        self._profiles.append(host_profile(name, seconds))
+
+    @property
+    def profile(self) -> Profile:
+        """That of the last run."""
+        if not self._profiles:
+            raise RunError("nothing was profiled", why="the model did not run", hint="call it inside the with block")
+        return joined(self._profiles)
+
+
 class CompiledModel:
     """A model ready to run. May be called from many threads at once."""
 
@@ -206,6 +258,16 @@ class CompiledModel:
             self._whole.check = self._check_shapes
         self._closed = False
         counters.add_stat_value("weft.compiled_models_constructed", 1)
+
+    @property
+    def graph(self) -> Graph:
+        """The model as it was read, with what is known of each value before any pass has run."""
+        return self._graph
+
+    @property
+    def source(self) -> ModelSource:
+        """What it was made from, and how it is compiled."""
+        return self._source
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -342,9 +404,58 @@ class CompiledModel:
         programs = self._programs()
         if not programs:
             waiting = [spec for spec in self.inputs if not is_static(spec.shape)]
-            return open_report(waiting, str(self._source.target))
+            return open_report(waiting, str(self._source.target), *self._known())
         tried = [tried for part in self._schedule.compiled() for tried in part.tried]
         return report_of(programs, self._schedule.host_steps, tried)
+
+    def _known(self) -> tuple[list[str], int]:
+        """What a report can tell before there is code: operators, parameters and outputs; bytes of the parameters."""
+        indexed = self._graph.indexed
+        names = {indexed.nodes[number].name for number in indexed.variables}
+        values = [value for name, value in self._source.params.items() if name in names]
+        size = sum(value.nbytes for value in values)
+        told = (
+            f"{indexed.num_nodes - len(indexed.variables)} operators, {sum(value.size for value in values)} parameters"
+        )
+        return [f"{told} ({bytes_text(size)})", f"outputs: {listed(self._output_specs())}"], size
+
+    def profile(self, *args: Any, rounds: int = PROFILE_ROUNDS, **kwargs: Any) -> Profile:
+        """How long each kernel takes on these inputs, given as to a call: best times, GFLOP/s, GB/s, and how near that
+        is to what the machine can do.
+
+        >>> import numpy as np
+        >>> import weft
+        >>> m = weft.compile(weft.symbol.relu(weft.symbol.Variable("x", shape=(2, 3)), name="y"))
+        >>> [step.sources for step in m.profile(np.zeros((2, 3), "float32")).steps]
+        [('y',)]
+        """
+        with self.profiling(rounds) as found:
+            self(*args, **kwargs)
+        return found.profile
+
+    @contextmanager
+    def profiling(self, rounds: int = PROFILE_ROUNDS) -> Iterator[Profiling]:
+        """Profiles what is run inside a `with` block; `profile` of what it gives is that of the last run.
+
+        >>> import numpy as np
+        >>> import weft
+        >>> m = weft.compile(weft.symbol.relu(weft.symbol.Variable("x", shape=(2, 3))))
+        >>> with m.profiling() as found:
+        ...     y = m(np.zeros((2, 3), "float32"))
+        >>> len(found.profile.steps)
+        1
+        """
+        found = Profiling(rounds)
+        parts = self._schedule.compiled()
+        try:
+            self._schedule.look = found.host_step
+            for number, part in enumerate(parts):
+                part.look = partial(found.program, number == 0)
+            yield found
+        finally:
+            self._schedule.look = None
+            for part in parts:
+                part.look = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program compiled last as one file, which `weft.runtime.load` runs."""
@@ -382,6 +493,9 @@ class CompiledModel:
             count = sum(len(program.kernels) for program in programs)
             state = f"{count} kernel{'s' * (count != 1)} for {self._source.target.isa}"
         return f"CompiledModel({listed(self.inputs)} -> {listed(self._output_specs())}; {state})"
+
+    def _repr_html_(self) -> str:
+        return as_html(f"{self!r}\n\n{self.report()}" if not self._closed else repr(self))
 
     def _output_specs(self) -> list[InputSpec]:
         facts = [self._graph.fact(entry) for entry in self._graph.outputs]

@@ -35,6 +35,9 @@ class ModelSource(NamedTuple):
     opt_level: int
     specialise: str = "never"
 
+    def __repr__(self) -> str:
+        return f"ModelSource({self.symbol!r} with {len(self.params)} parameters for {self.target.isa})"
+
 
 def checked_specialise(when: object) -> str:
     """When code is made for the sizes of a call alone."""

@@ -33,6 +33,9 @@ class Prepared(NamedTuple):
     graph: Graph
     constants: dict[str, Array]
 
+    def __repr__(self) -> str:
+        return f"Prepared({self.graph!r} with {len(self.constants)} constants)"
+
 
 def typed_graph(
     symbol: Symbol | Graph,
@@ -124,6 +127,9 @@ class Folded(NamedTuple):
     constants: dict[str, Array]
     own: set[str]
 
+    def __repr__(self) -> str:
+        return f"Folded({self.graph!r} with {len(self.constants)} constants)"
+
 
 def folded(
     graph: Graph, constants: Mapping[str, Array], own: Collection[str], shared: SharedConstants | None = None
@@ -137,7 +143,9 @@ def folded(
         known.update(zip(names, values))
         fresh.update(name for name, is_fresh in zip(names, made) if is_fresh)
     names = {main.indexed.nodes[number].name for number in main.indexed.variables}
-    return Folded(main, {name: v for name, v in known.items() if name in names}, fresh)
+    made = Folded(main, {name: v for name, v in known.items() if name in names}, fresh)
+    reached("constants", folded, made)
+    return made
 
 
 def _check_bound(graph: Graph) -> None:

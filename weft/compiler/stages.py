@@ -42,7 +42,8 @@ def reached(title: str, maker: Callable[..., Any], value: Any) -> None:
     look = _look.get()
     if look is not None:
         file = Path(inspect.getsourcefile(inspect.unwrap(maker)) or "")
-        look(Stage(title, file.relative_to(_PACKAGE).as_posix(), value))
+        own = file.is_relative_to(_PACKAGE)  # else it is a user's, who has put it in place of weft's
+        look(Stage(title, file.relative_to(_PACKAGE).as_posix() if own else file.name, value))
 
 
 # What Python code asks about a compiler that may be tracing it: `weft.compile` reads models and runs no Python.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..base.errors import Error, InvalidType, InvalidValue, NotFound, OutOfRange
+from ..base.shown import as_html
 from .graph_attrs import FACT_DECODERS, FACT_KEYS, FACT_TAGS, JSON_TYPES, JsonAttr, checked_json_attr
 from .indexed import IndexedGraph
 from .ir import UNKNOWN, Fact, Node, NodeEntry
@@ -38,6 +39,9 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph of {self.symbol!r}>"
+
+    def _repr_html_(self) -> str:
+        return as_html(f"{self!r}\n\n{self.ir()}")
 
     @property
     def symbol(self) -> Symbol:

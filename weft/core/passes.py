@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from ..base import config
@@ -31,6 +33,8 @@ class Pass(NamedTuple):
 _passes: dict[str, Pass] = {}
 _lock = held_lock("table")
 _verifiers: list[Callable[[Any], None]] = []
+Watch = Callable[[Pass, Any, Any], None]
+_watch: ContextVar[Watch | None] = ContextVar("weft_watched_passes", default=None)
 
 
 def register_pass(
@@ -134,6 +138,9 @@ def run_pass(step: Pass, graph: Any) -> Any:
             except Error as error:
                 error.at(f"graph made by pass {step.name}")
                 raise
+    look = _watch.get()
+    if look is not None:
+        look(step, graph, result)
     _print(step, graph, result)
     return result
 
@@ -146,6 +153,16 @@ def _print(step: Pass, before: Any, after: Any) -> None:
         print(f"# pass {step.name}: {counts[0]} -> {counts[1]} operators", file=sys.stderr)
     if "passes" in stages:
         print(f"# after pass {step.name}\n{after.ir()}", file=sys.stderr)
+
+
+@contextmanager
+def watched_passes(look: Watch) -> Iterator[None]:
+    """Has `look(pass, before, after)` called for each pass that runs inside a `with` block."""
+    token = _watch.set(look)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
 
 
 def add_verifier(verify: Callable[[Any], None]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..base.dtype import NAMED_DTYPES, as_dtype, dtype_code
 from ..base.errors import GraphError, InvalidType, InvalidValue, OutOfRange
+from ..base.shown import as_html
 from .compose import link_inputs, substitute
 from .ir import Node, NodeEntry, VariableState, copy_nodes, topo_order
 from .naming import AttrScope, NameManager
@@ -87,6 +88,10 @@ class Symbol:
         names = self.list_output_names()
         shown = names[:5] + (["..."] if len(names) > 5 else [])
         return f"<Symbol group of {len(names)}{': ' if shown else ''}{', '.join(shown)}>"
+
+    def _repr_html_(self) -> str:
+        inputs, outputs = self.list_input_names(), self.list_output_names()
+        return as_html(f"{self!r}\ninputs: {_named(inputs)}\noutputs: {_named(outputs)}")
 
     # Composition
 
@@ -402,3 +407,9 @@ def _debug_lines(node: Node) -> list[str]:
         lines.append("Control deps:")
         lines += [f"\tcdep[{i}]={dep.name}" for i, dep in enumerate(node.control_deps)]
     return lines
+
+
+def _named(names: Sequence[str], most: int = 20) -> str:
+    """Names as text; of many, the first."""
+    more = f", and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

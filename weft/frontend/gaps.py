@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
-from ..base.errors import Error, OpenShapes, Unsupported
+from ..base.errors import Error, ModelGaps, OpenShapes, Unsupported
 from ..core.ir import Fact
 from ..core.symbol import Variable
 from .emitter import Value
@@ -69,4 +69,5 @@ class Gaps:
             told.append(f"{len(self._errors)} uses of operators or types are not supported")
         rows = [f"{operator} {in_nodes(names)}" for operator, names in sorted(self.operators.items())]
         rows += [f"{error.where}: {error.what}" for error in self._errors]
-        raise Unsupported("; ".join(told), why="; ".join(rows), hint=self._hint)
+        uses = [(error.where or "", error.what) for error in self._errors]
+        raise ModelGaps("; ".join(told), self.operators, uses, why="; ".join(rows), hint=self._hint)

@@ -25,10 +25,12 @@ from ..base.device import Device
 from ..base.dtype import as_dtype, dtype_name
 from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFound, Unsupported
 from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelStep, Launch, Number, OpenWork, Slot, Step
+from ..base.shown import as_html
 from ..base.sizes import read_table
 from .bound import BoundStep
-from .inputs import by_name
-from .loading import check_target, load_executor
+from .inputs import as_input, by_name, check_names
+from .loading import check_target, load_executor, profiled
+from .profile import PROFILE_ROUNDS, Profile
 from .program import Array, KernelInfo, Program, TensorSpec, check_slots, described
 from .report import Report, report_of
 
@@ -149,6 +151,13 @@ class LoadedModel:
         """Runs on arrays given in the order of `inputs`, or by name."""
         return self.run(by_name(self.inputs, args, kwargs))
 
+    def profile(self, *args: Any, rounds: int = PROFILE_ROUNDS, **kwargs: Any) -> Profile:
+        """How long each kernel takes on these inputs. See `CompiledModel.profile`."""
+        inputs = by_name(self.inputs, args, kwargs)
+        check_names(inputs, {spec.name: spec for spec in self.inputs})
+        arrays = {spec.name: as_input(inputs[spec.name], spec) for spec in self.inputs}
+        return profiled(self._executor, arrays, rounds)
+
     def report(self) -> Report:
         """What was compiled: kernels, host steps, times; memory at the sizes that were run last."""
         return report_of([self._executor.latest])
@@ -159,6 +168,9 @@ class LoadedModel:
 
     def __repr__(self) -> str:
         return f"LoadedModel({described(self.program)})"
+
+    def _repr_html_(self) -> str:
+        return as_html(f"{self!r}\n\n{self.report()}")
 
     def __getstate__(self) -> tuple[bytes, int | None]:
         """What pickle keeps: the bytes of the file, and nothing that loading would call."""

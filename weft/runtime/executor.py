@@ -74,6 +74,10 @@ class Executor(ABC):
         with self._lock:
             return next(reversed(self._bound.values())).program if self._bound else self.program
 
+    def at_sizes_of(self, inputs: Mapping[str, Array]) -> Executor:
+        """The executor itself, or that for the sizes of these inputs if its program leaves some open."""
+        return self._at(inputs) if self.program.open_sizes else self
+
     def _at(self, inputs: Mapping[str, Array]) -> Executor:
         """The executor for the sizes of these inputs, which is kept for the next of them."""
         shapes = [inputs[spec.name].shape for spec in self.program.inputs]

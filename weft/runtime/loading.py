@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ..base.errors import Unsupported
 from ..base.target import Target
 from .cpu.executor import RUNTIME as CPU
+from .cpu.profile import profile as cpu_profile
 from .executor import Executor
+from .profile import Profile
 from .program import Array, Program
 from .registry import register_runtime, runtime_of
 
-register_runtime(CPU)
+register_runtime(replace(CPU, profile=cpu_profile))
 
 
 def load_executor(program: Program, threads: int | None = None) -> Executor:
     """A program that is ready to run here."""
     return runtime_of(Target.create(program.target).kind).load(program, threads)
+
+
+def profiled(
+    executor: Executor, arrays: Mapping[str, Array], rounds: int, progress: Callable[[int, int], None] | None = None
+) -> Profile:
+    """How long each step of a program takes on these inputs, and the whole of it."""
+    bound = executor.at_sizes_of(arrays)
+    runtime = runtime_of(Target.create(bound.program.target).kind)
+    if runtime.profile is None:
+        raise Unsupported(f"programs for {bound.program.target} cannot be profiled")
+    threads = getattr(executor, "threads", None)
+    return runtime.profile(bound.program, arrays, rounds, threads, progress, lambda: bound.run_arrays(arrays))
 
 
 def runs_here(program: Program) -> bool:

@@ -12,6 +12,7 @@ from ..base.dtype import DType
 from ..base.errors import NotFound
 from ..base.target import Target
 from .executor import Executor
+from .profile import Profile
 from .program import Program
 
 
@@ -21,6 +22,7 @@ class Runtime:
 
     `check(target, threads)` raises where its code would not run here. `load(program, threads)` gives an executor.
     `allocate(shape, dtype, device)` gives memory on a device, `copy(source, destination)` fills it.
+    `profile(program, inputs, rounds, threads, progress, call)` times the steps of a program in which nothing is open.
     """
 
     kind: str
@@ -29,6 +31,7 @@ class Runtime:
     allocate: Callable[[tuple[int, ...], DType, Device], Any]
     copy: Callable[[Any, Any], None]
     dlpack_code: int = EXTENSION
+    profile: Callable[..., Profile] | None = None
 
 
 _runtimes: dict[str, Runtime] = {}

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..base.plan import At, HostStep
+from ..base.shown import Shown, bytes_text
 from .program import KernelInfo, Program
 
 _PADS, _LAYOUT = frozenset({"pad", "_halo"}), frozenset({"__layout_transform__"})
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(Shown):
     """Prints itself as a short text. Of a model that has no code yet all counts are 0, and
     `waiting_for` names the inputs whose shapes are open."""
 
@@ -30,16 +31,17 @@ class Report:
     concat_copies: int
     target: str
     waiting_for: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()  # of a model that has no code yet
     specialised: tuple[str, ...] = ()  # what came of making programs for sizes that are seen often
 
-    def __repr__(self) -> str:
-        return str(self)
-
-    def __str__(self) -> str:
+    def text(self, width: int | None = None) -> str:
         if self.waiting_for:
-            return (
-                f"nothing is compiled yet: the shape of {', '.join(self.waiting_for)} is open\n"
-                "code is made in the first run, or by compile(shape={...})"
+            return "\n".join(
+                [
+                    f"nothing is compiled yet: the shape of {', '.join(self.waiting_for)} is open",
+                    "code is made in the first run, or by compile(shape={...})",
+                    *self.known,
+                ]
             )
         isa = Counter(kernel.isa for kernel in self.kernels)
         hosts = Counter(self.host_steps)
@@ -49,8 +51,8 @@ class Report:
             + f"), {len(self.host_steps)} host steps"
             + ("".join(f"\n  host: {name} x{count}" for name, count in hosts.items())),
             f"compiled in {self.compile_seconds:.2f} s, {self.cache_hits} cache hits",
-            f"memory: arena {_size(self.arena_bytes)}, constants {_size(self.constant_bytes)}, "
-            f"code {_size(self.code_bytes)}",
+            f"memory: arena {bytes_text(self.arena_bytes)}, constants {bytes_text(self.constant_bytes)}, "
+            f"code {bytes_text(self.code_bytes)}",
             f"{self.layout_transforms} layout transforms, {self.pad_copies} pad copies, "
             f"{self.concat_copies} concat copies",
             *self.specialised,
@@ -90,10 +92,12 @@ def _arena_bytes(program: Program) -> int:
     return 0 if isinstance(arena_bytes, At) else arena_bytes
 
 
-def open_report(waiting_for: Sequence[object], target: str) -> Report:
+def open_report(
+    waiting_for: Sequence[object], target: str, known: Sequence[str] = (), constant_bytes: int = 0
+) -> Report:
     """The report of a model whose inputs are open, before its first run."""
     names = tuple(map(str, waiting_for))
-    return Report((), 0, (), 0.0, 0, 0, 0, 0, 0, 0, 0, target, names)
+    return Report((), 0, (), 0.0, 0, 0, constant_bytes, 0, 0, 0, 0, target, names, tuple(known))
 
 
 def _is_pad_copy(kernel: KernelInfo) -> bool:
@@ -107,7 +111,3 @@ def _is_pad_copy(kernel: KernelInfo) -> bool:
 def _is_concat_copy(kernel: KernelInfo) -> bool:
     """Whether a kernel only moves tensors beside each other."""
     return {"concatenate"} <= set(kernel.operators) <= {"concatenate"} | _LAYOUT
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**20:.1f} MB" if count >= 2**20 else f"{count / 2**10:.1f} kB"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -11,85 +11,72 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .. import frontend
 from ..base.dtype import is_float
 from ..base.errors import InvalidValue, RunError, Unsupported
 from ..base.shape import Dim
+from ..base.shown import Shown, rows
 from ..compiler.model import InputSpec, compile
 from ..core.ir import topo_order
 from ..core.symbol import Symbol
 from ..runtime.program import Array
+from .inputs import dims_of, likely_shapes, random_array
 from .model_files import read_model
-from .run import dims_of, likely_shapes, random_array
+from .progress import Stages
 
 TOLERANCE = 1e-3  # of the output's largest magnitude, between two runtimes in float32
 TRIES = 3  # sets of random inputs: where boxes are chosen, rounding may decide between two
-BAR_AFTER = 1.0  # seconds
 RUNTIME = "onnxruntime"
 
 
+@dataclass(frozen=True, repr=False)
+class Converted(Shown):
+    """What was read, how it was checked, and what was written."""
+
+    source: str
+    operators: int
+    parameters: int
+    opset: int
+    compared: str
+    file: str
+    bytes: int
+
+    def text(self, width: int | None = None) -> str:
+        return rows(
+            [
+                ("read", f"{self.source}: {self.operators} operators, {self.parameters} parameters"),
+                ("checked", f"onnx {version('onnx')}, opset {self.opset}; {self.compared}"),
+                ("wrote", f"{self.file} ({self.bytes / 1e6:.1f} MB)"),
+            ]
+        )
+
+
 def convert_model(
-    path: Path, output: Path, params: Path | None, shapes: Mapping[str, Sequence[Dim]], opset: int, console: Console
-) -> None:
-    """Reads a model, writes it as ONNX, and compares what both give; says what was done."""
+    path: Path | str,
+    output: Path | str,
+    params: Path | str | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    opset: int = 17,
+    stages: Stages | None = None,
+) -> Converted:
+    """Reads a model, writes it as ONNX, and compares what both give."""
+    path, output, stages = Path(path), Path(output), stages or Stages()
     if output.suffix.lower() != ".onnx":
         raise InvalidValue(f"{output.name!r} is no name of an ONNX file", hint="end it in .onnx")
-    with Stages(console) as stages:
-        stages.begin("read")
-        symbol, values = read_model(path, params, shapes)
-        names = set(symbol.list_input_names())
-        known = {name: dims for name, dims in shapes.items() if name in names}
-        compared: list[str] = []
+    stages.begin("read")
+    symbol, values = read_model(path, None if params is None else Path(params), shapes or {})
+    names = set(symbol.list_input_names())
+    known = {name: dims for name, dims in (shapes or {}).items() if name in names}
+    compared: list[str] = []
 
-        def verify(file: Path) -> None:
-            compared.append(compare(symbol, values, known, file, stages))
+    def verify(file: Path) -> None:
+        compared.append(compare(symbol, values, known, file, stages))
 
-        stages.begin("write")
-        frontend.to_onnx(symbol, values, output, shape=known, opset=opset, verify=verify)
+    stages.begin("write")
+    frontend.to_onnx(symbol, values, output, shape=known, opset=opset, verify=verify)
     nodes = sum(node.op is not None for node in topo_order(symbol.outputs))
-    megabytes = output.stat().st_size / 1e6
-    lines = [
-        f"read     {path.name}: {nodes} operators, {len(values)} parameters",
-        f"checked  onnx {version('onnx')}, opset {opset}; {compared[0]}",
-        f"wrote    {output} ({megabytes:.1f} MB)",
-    ]
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-class Stages:
-    """A bar that shows what is going on, once that has taken a while."""
-
-    def __init__(self, console: Console) -> None:
-        columns = (TextColumn("{task.description:8}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=console, transient=True)
-        self._task = self._bar.add_task("", total=None)
-        self._start = time.monotonic()
-        self._shown = False
-
-    def begin(self, name: str) -> None:
-        self._bar.update(self._task, description=name, completed=0, total=None)
-        self._show()
-
-    def progress(self, done: int, total: int) -> None:
-        self._bar.update(self._task, completed=done, total=total)
-        self._show()
-
-    def _show(self) -> None:
-        late = time.monotonic() - self._start > BAR_AFTER
-        if late and not self._shown and self._bar.console.is_terminal:
-            self._bar.start()
-            self._shown = True
-
-    def __enter__(self) -> Stages:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._shown:
-            self._bar.stop()
+    return Converted(path.name, nodes, len(values), opset, compared[0], str(output), output.stat().st_size)
 
 
 # What the file gives, against what weft gives for the model it came from.

@@ -1,23 +1,33 @@
-"""The files that commands are given: a model, maybe with its parameters beside it, is read."""
+"""The models that commands are given: files of every kind that weft reads, maybe with parameters beside them, opened
+with all shapes closed."""
 
 from __future__ import annotations
 
+import os
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from .. import frontend
-from ..base.errors import FormatError, NotFound
+from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFound, Unsupported
 from ..base.param_dict import LIST_MAGIC, load_param_dict
 from ..base.shape import Dim
+from ..compiler.model import CompiledModel, Model, opened
 from ..core.json_load import graph_from_json
 from ..core.symbol import Symbol
-from ..frontend.files import from_file
+from ..frontend.files import from_file, is_program
+from ..runtime.artifact import load
+from ..runtime.program import Array
+from .inputs import ALONE, Picture, check_compiled_for, complete_inputs, likely_shapes
+from .progress import Stages
+
+Shapes = Mapping[str, Sequence[Dim]]
 
 
-def read_model(
-    path: Path, params: Path | None, shapes: Mapping[str, Sequence[Dim]]
-) -> tuple[Symbol, Mapping[str, Any]]:
+def read_model(path: Path, params: Path | None, shapes: Shapes) -> tuple[Symbol, Mapping[str, Any]]:
     """A model file, or a graph with parameters of MXNet's or of weft's own format beside it."""
     if params is None:
         return from_file(path, shapes)
@@ -37,3 +47,139 @@ def _own_graph(path: Path) -> Symbol:
     except (OSError, UnicodeDecodeError) as error:
         raise FormatError(f"cannot read {path}", why=str(error)) from None
     return Symbol(graph_from_json(text).outputs)
+
+
+def is_script(path: Path) -> bool:
+    """Whether a file is an archive of TorchScript, by its contents."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith(("/constants.pkl", "/model.json")) for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False
+
+
+def kind_of(model: Any) -> str:
+    """What a file holds, in words."""
+    if not isinstance(model, (str, os.PathLike)):
+        return "model"
+    path = Path(model)
+    if path.is_file() and is_program(path):
+        return "compiled program"
+    if path.is_file() and is_script(path):
+        return "TorchScript archive"
+    name = path.name.lower()
+    return "ONNX model" if name.endswith(".onnx") else "MXNet model" if name.endswith("-symbol.json") else "model"
+
+
+class Opened(NamedTuple):
+    """A model with all shapes closed and no code yet, and the shapes that were taken because nobody said others."""
+
+    model: CompiledModel
+    taken: dict[str, tuple[int, ...]]
+
+
+def open_model(
+    model: Any,
+    shape: Shapes | None = None,
+    params: Path | str | None = None,
+    threads: int | None = None,
+    opt_level: int = 3,
+) -> Opened:
+    """Reads a model: a file, or what `weft.compile` takes. Dimensions that are open get likely numbers."""
+    if isinstance(model, (str, os.PathLike)):
+        _check_source(Path(model))
+    shapes = dict(shape or {})
+    first = _opened(model, shapes, params, threads, opt_level)
+    free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
+    taken = {name: dims for name, dims in likely_shapes(first.inputs).items() if name not in free}
+    if not taken:
+        return Opened(first, {})
+    try:
+        return Opened(_opened(model, {**shapes, **taken}, params, threads, opt_level), taken)
+    except Error as error:
+        name, dims = next(iter(taken.items()))
+        error.hint = f"the model may need other shapes: --shape {name}={','.join(map(str, dims))}"
+        raise
+
+
+def _opened(model: Any, shapes: Shapes, params: Path | str | None, threads: int | None, level: int) -> CompiledModel:
+    source = model if params is None else read_model(Path(model), Path(params), shapes)
+    return opened(source, shape=shapes, threads=threads, opt_level=level)
+
+
+def arrays_of(model: Any, inputs: Mapping[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:
+    """Arrays by name; the model is asked for its inputs only where that is needed to place them."""
+    if ALONE not in inputs and not any(isinstance(value, Picture) for value in inputs.values()):
+        return {name: np.asarray(value) for name, value in inputs.items()}
+    source = model if params is None else read_model(Path(model), Path(params), shape)
+    return placed(inputs, opened(source, shape=shape).inputs)
+
+
+def placed(inputs: Mapping[str, Any], specs: Sequence[Any]) -> dict[str, Array]:
+    """Arrays by the names of inputs, pictures in their shapes."""
+    names = [spec.name for spec in specs]
+    if ALONE in inputs and len(names) != 1:
+        raise not_alone(names)
+    given = {names[0]: inputs[ALONE]} if ALONE in inputs else dict(inputs)
+    by_name = {spec.name: spec for spec in specs}
+    for name in given:
+        if name not in by_name:
+            raise NotFound(f"the model has no input {name!r}", why="its inputs: " + ", ".join(names))
+    return {
+        name: value.fitted(by_name[name]) if isinstance(value, Picture) else np.asarray(value)
+        for name, value in given.items()
+    }
+
+
+def not_alone(names: Sequence[str]) -> InvalidType:
+    """The error for an array without a name where there are several inputs."""
+    hint = f"--input {names[0]}=FILE" if names else None
+    return InvalidType(f"the model has {len(names)} inputs", why=", ".join(names) or None, hint=hint)
+
+
+class ReadyModel:
+    """A model that can run, and arrays for all of its inputs."""
+
+    def __init__(
+        self,
+        model: Any,
+        inputs: Mapping[str, Any] | None = None,
+        shape: Shapes | None = None,
+        params: Path | str | None = None,
+        threads: int | None = None,
+        opt_level: int = 3,
+        seed: int = 0,
+        stages: Stages | None = None,
+    ) -> None:
+        stages, shapes = stages or Stages(), dict(shape or {})
+        stages.begin("read")
+        self.taken: dict[str, tuple[int, ...]] = {}
+        self.model: Model
+        if kind_of(model) == "compiled program":
+            loaded = load(model, threads)
+            arrays = placed(inputs or {}, loaded.inputs)
+            known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
+            check_compiled_for(loaded.inputs, known)
+            self.model = loaded
+        else:
+            arrays = arrays_of(model, inputs or {}, shapes, params)
+            known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
+            compiled, self.taken = open_model(model, known, params, threads, opt_level)
+            stages.begin("compile")
+            compiled.prepare_known(stages.progress)
+            self.model = compiled
+        self.random = [spec.name for spec in self.model.inputs if spec.name not in arrays]
+        self.inputs = complete_inputs(self.model.inputs, arrays, known, seed)
+
+
+def _check_source(path: Path) -> None:
+    """What is compiled already, or is a program of Python, has no graph of weft's that could be looked at."""
+    kind = kind_of(path)
+    if kind == "compiled program":
+        raise InvalidValue(
+            f"{path.name!r} is compiled already", hint="give the model file; weft run, info and profile take programs"
+        )
+    if kind == "TorchScript archive":
+        raise Unsupported(
+            f"{path.name!r} is a program of TorchScript", hint="weft run and weft info take it; or export it as ONNX"
+        )

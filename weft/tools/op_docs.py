@@ -225,7 +225,7 @@ def _page(family: str, members: Sequence[Op]) -> str:
     internal = [op for op in members if _is_internal(op)]
     if internal:
         parts.append("## Operators that gradients and passes use")
-        parts.append("\n".join(f"- `{_signature(op)}`: {_flat(op.description)}" for op in internal))
+        parts.append("\n".join(f"- `{signature(op)}`: {_flat(op.description)}" for op in internal))
     return "\n\n".join(parts) + "\n"
 
 
@@ -237,7 +237,8 @@ def _input_names(op: Op) -> list[str]:
     return [a.name for a in op.arguments if a.type.startswith("Tensor")]
 
 
-def _signature(op: Op) -> str:
+def signature(op: Op) -> str:
+    """How an operator is called, with its defaults."""
     inputs = ["*data"] if op.num_inputs == VARIADIC else _input_names(op)
     fields = fields_of(op.parser) if isinstance(op.parser, type) else ()
     shown = [f.name if f.default is REQUIRED else f"{f.name}={_default(f)}" for f in fields]
@@ -250,7 +251,7 @@ def _default(field: Any) -> str:
 
 
 def _entry(op: Op) -> str:
-    lines = [f"## {op.name}", "", f"`{_signature(op)}`", "", _flat(op.description), ""]
+    lines = [f"## {op.name}", "", f"`{signature(op)}`", "", _flat(op.description), ""]
     lines += [f"- `{a.name}` ({a.type}): {_flat(a.doc)}" for a in op.arguments]
     facts = [f"support level {op.support_level}"]
     facts += [] if Op.gradient.contains(op) else ["no gradient"]
@@ -271,6 +272,12 @@ def example(op: Op) -> Example | None:
             continue
         return Example(arrays, dict(attrs), outputs)
     return None
+
+
+def example_text(op: Op) -> list[str]:
+    """A small call of an operator and what it gives, as lines of text; none if it has no value."""
+    made = example(op)
+    return [] if made is None else _shown(op, made)[1:-1]
 
 
 def _calls(op: Op) -> Iterator[tuple[Sequence[Any], Mapping[str, Any]]]:

@@ -1,211 +1,273 @@
-"""`weft run`: a model file comes in; it is compiled, run, and its outputs and times are shown."""
+"""`weft run`: a model comes in; it is compiled, run, and its outputs and times go out."""
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from ..base.dtype import dtype_name, is_float
-from ..base.errors import Error, FormatError, NotFound, ShapeError
-from ..base.shape import Dim, Shape, is_static
-from ..compiler.model import InputSpec, Model, compile
-from ..frontend.files import is_program
-from ..runtime.artifact import load
-from ..runtime.program import Array, TensorSpec
-from .model_files import read_model
+from ..base.dtype import as_dtype, dtype_name, is_float
+from ..base.errors import FormatError, InvalidValue, NotFound, OpenShapes
+from ..base.shape import is_static
+from ..base.shown import Shown, plain, rows, table
+from ..compiler.model import PRECISIONS, InputSpec
+from ..eager.functions.create.data import from_numpy
+from ..jit.archive.load import load as load_script
+from ..jit.modules import ScriptModule
+from ..runtime.program import Array
+from .inputs import ALONE, Picture, random_array
+from .model_files import ReadyModel, Shapes, kind_of, not_alone
+from .progress import Stages
 
 FIRST_VALUES = 6
 TOP = 5
-RANDOM_INTEGERS = 2  # random integers are below this: 0 and 1 are valid as ids, masks and counts
-LIKELY_BATCH, LIKELY_SIDE, LIKELY_EXTENT = 1, 224, 16  # of inputs whose shapes are open
+MOST_ROWS = 8  # of which the best classes are shown
+
+
+class Output(NamedTuple):
+    """An output: its values, and of scores of classes the best (label, score) of each row."""
+
+    name: str
+    value: Array
+    top: list[list[tuple[str, float]]]
+
+    @property
+    def kind(self) -> str:
+        return f"{dtype_name(self.value.dtype)}{list(self.value.shape)}"
+
+
+@dataclass(frozen=True, repr=False)
+class RunResult(Shown):
+    """What a model gave, and how long it took. `random` are inputs that were drawn, `taken` shapes nobody gave."""
+
+    file: str
+    inputs: list[str]
+    outputs: list[Output]
+    random: list[str]
+    taken: dict[str, tuple[int, ...]]
+    seconds: list[float]
+    report: str
+    written: list[str]
+
+    @property
+    def best(self) -> float:
+        """Seconds of the best run."""
+        return min(self.seconds)
+
+    @property
+    def median(self) -> float:
+        """Seconds of the run in the middle."""
+        return float(np.median(self.seconds))
+
+    def to_dict(self) -> dict[str, Any]:
+        told = super().to_dict()
+        return {**told, "outputs": [*map(_plain, self.outputs)], "best": self.best, "median": self.median}
+
+    def text(self, width: int | None = None) -> str:
+        pairs: list[tuple[str, object]] = [("inputs", ", ".join(self.inputs))]
+        pairs += [("open", f"taken as {name} {dims}; --shape tells others") for name, dims in self.taken.items()]
+        pairs += [("random", ", ".join(self.random) + "; --input NAME=FILE gives one")] if self.random else []
+        pairs += [("code", line) for line in self.report.splitlines()[:3]]
+        pairs += [("output", f"{o.name}: {o.kind} {_values(o.value)}") for o in self.outputs]
+        pairs += [("wrote", path) for path in self.written]
+        count = len(self.seconds)
+        pairs.append(("time", f"best {1e3 * self.best:.3f} ms, median {1e3 * self.median:.3f} ms of {count}"))
+        tables = [_top_table(output, width) for output in self.outputs if output.top]
+        return "\n\n".join([rows(pairs), *tables])
+
+
+def _plain(output: Output) -> dict[str, Any]:
+    first = output.value.reshape(-1)[:FIRST_VALUES].tolist()
+    kind = {"dtype": dtype_name(output.value.dtype), "shape": list(output.value.shape)}
+    made: dict[str, Any] = plain({"name": output.name, **kind, "first": first, "top": output.top})
+    return made
+
+
+def _values(value: Array) -> str:
+    first = np.array2string(value.reshape(-1)[:FIRST_VALUES], precision=4, separator=", ")
+    return first + (" ..." if value.size > FIRST_VALUES else "")
+
+
+def _top_table(output: Output, width: int | None) -> str:
+    shown = output.top[:MOST_ROWS]
+    cells = [(row, label, f"{score:.4f}") for row, best in enumerate(shown) for label, score in best]
+    more = f"\n... and {len(output.top) - len(shown)} more rows" if len(output.top) > len(shown) else ""
+    return f"top of {output.name}\n" + table(("row", "class", "value"), cells, width) + more
 
 
 def run_model(
-    path: Path,
-    inputs: Mapping[str, Path],
-    shapes: Mapping[str, Sequence[Dim]],
-    params: Path | None,
-    threads: int | None,
-    opt_level: int,
-    repeat: int,
-    console: Console,
-) -> list[Array]:
-    """Compiles a model file, or loads a compiled one, runs it `repeat` times and shows what came
-    out."""
-    arrays = {name: read_array(file) for name, file in inputs.items()}
-    known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
-    model: Model
-    if path.is_file() and is_program(path):
-        model = load(path, threads)
-        check_compiled_for(model.inputs, known)
+    model: Any,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    shape: Shapes | None = None,
+    params: Path | str | None = None,
+    threads: int | None = None,
+    precision: str = "fp32",
+    opt_level: int = 3,
+    repeat: int = 10,
+    top: int = TOP,
+    labels: Path | str | None = None,
+    output: Path | str | None = None,
+    seed: int = 0,
+    stages: Stages | None = None,
+) -> RunResult:
+    """Compiles a model, or loads a compiled one, and runs it `repeat` times after a first run. Inputs that are not
+    given are random; an array under the name "" is for the only input.
+
+    >>> import weft
+    >>> x = weft.symbol.Variable("x", shape=(2,))
+    >>> run_model(weft.symbol.relu(x, name="y"), {"x": [-1.0, 2.0]}, repeat=1).outputs[0].value
+    array([0., 2.], dtype=float32)
+    """
+    if precision not in PRECISIONS:
+        raise InvalidValue(
+            f"precision {precision!r}", why="weft computes in " + ", ".join(PRECISIONS), hint="--precision fp32"
+        )
+    named = read_labels(Path(labels)) if labels is not None else []
+    stages = stages or Stages()
+    if kind_of(model) == "TorchScript archive":
+        run = _script_run(Path(model), dict(inputs or {}), shape or {}, seed)
     else:
-        model = compiled_with_progress(path, known, params, threads, opt_level, console)
-    listed = ", ".join(map(str, model.inputs))
-    console.print(f"inputs   {listed}", highlight=False, markup=False, soft_wrap=True)
-    outputs, seconds = timed(model, complete_inputs(model, arrays, known, console), repeat)
-    console.print(str(model.report()), highlight=False, markup=False)
-    for name, value in zip(model.outputs, outputs):
-        show_output(name, value, console)
-    console.print(
-        f"time     best {1e3 * min(seconds):.3f} ms, median {1e3 * float(np.median(seconds)):.3f} ms of {repeat}",
-        highlight=False,
-    )
-    return outputs
+        run = _model_run(model, dict(inputs or {}), shape or {}, params, threads, opt_level, seed, stages)
+    stages.begin("run")
+    values, seconds = _timed(run.call, repeat, stages)
+    made = [Output(name, value, top_rows(value, top, named)) for name, value in zip(run.outputs, values)]
+    written = [] if output is None else write_outputs(Path(output), made)
+    name = Path(model).name if isinstance(model, (str, Path)) else type(model).__name__
+    return RunResult(name, run.inputs, made, run.random, run.taken, seconds, run.report(), written)
 
 
-def read_array(path: Path) -> Array:
-    """A .npy file, read without executing anything it holds."""
-    try:
-        value = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise NotFound(f"there is no file {path}") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise FormatError("this is no .npy file", where=str(path), why=str(error)) from None
-    if not isinstance(value, np.ndarray):
-        raise FormatError("this holds several arrays", where=str(path), hint="save one with np.save")
-    return value
+class _Run(NamedTuple):
+    call: Any  # () -> arrays
+    inputs: list[str]
+    outputs: list[str]
+    random: list[str]
+    taken: dict[str, tuple[int, ...]]
+    report: Any  # () -> text, when it has run
 
 
-def compiled_with_progress(
-    path: Path,
-    shapes: Mapping[str, Sequence[Dim]],
-    params: Path | None,
+def _model_run(
+    model: Any,
+    inputs: dict[str, Any],
+    shape: Shapes,
+    params: Path | str | None,
     threads: int | None,
     opt_level: int,
-    console: Console,
-) -> Model:
-    """The model compiled while a bar counts its kernels; for open shapes likely ones are taken."""
-    columns = (TextColumn("compile "), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task("compile", total=None)
-
-        def progress(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        def compiled(known: Mapping[str, Sequence[Dim]]) -> Model:
-            model = path if params is None else read_model(path, params, known)
-            return compile(model, shape=known, threads=threads, opt_level=opt_level, progress=progress)
-
-        model = compiled(shapes)
-        free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
-        closed = {name: shape for name, shape in likely_shapes(model.inputs).items() if name not in free}
-        if closed:
-            note = ", ".join(f"{name} {shape}" for name, shape in closed.items())
-            console.print(f"open     taken as {note}; --shape tells others", highlight=False)
-            try:
-                model = compiled({**shapes, **closed})
-            except Error as error:
-                name, shape = next(iter(closed.items()))
-                error.hint = f"the model may need other shapes: --shape {name}={','.join(map(str, shape))}"
-                raise
-    return model
+    seed: int,
+    stages: Stages,
+) -> _Run:
+    ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages)
+    compiled = ready.model
+    listed = [str(spec) for spec in compiled.inputs]
+    call, report = (lambda: compiled.run(ready.inputs)), (lambda: str(compiled.report()))
+    return _Run(call, listed, compiled.outputs, ready.random, ready.taken, report)
 
 
-def check_compiled_for(inputs: Sequence[TensorSpec], shapes: Mapping[str, Sequence[Dim]]) -> None:
-    """Raises if a compiled model has other inputs than those that are given."""
-    for spec in inputs:
-        given = tuple(shapes.get(spec.name, spec.dims))
-        fixed = [(a, b) for a, b in zip(spec.dims, given) if isinstance(a, int)]
-        if len(given) != len(spec.dims) or any(a != b for a, b in fixed):
-            raise ShapeError(
-                f"input {spec.name!r} has shape {shapes[spec.name]}", why=f"the model is compiled for {spec}"
+def _script_run(path: Path, inputs: dict[str, Any], shape: Shapes, seed: int) -> _Run:
+    """A program of TorchScript on tensors. It tells no shapes, so all that is a tensor must be given, or its shape."""
+    module: ScriptModule = load_script(path)
+    module.eval()
+    names = [argument.name for argument in module.forward.schema.arguments[1:]]
+    if ALONE in inputs:
+        if len(names) != 1:
+            raise not_alone(names)
+        inputs = {names[0]: inputs[ALONE]}
+    for name in (*inputs, *shape):
+        if name not in names:
+            raise NotFound(f"the program has no input {name!r}", why="its inputs: " + ", ".join(names))
+    rng = np.random.default_rng(seed)
+    arrays, drawn = {}, []
+    for name in names:
+        dims = shape.get(name)
+        if name in inputs:
+            spec = InputSpec(name, ("n", "c", "h", "w"), None)
+            arrays[name] = inputs[name].fitted(spec) if isinstance(inputs[name], Picture) else np.asarray(inputs[name])
+        elif dims is not None and is_static(tuple(dims)):
+            drawn.append(name)
+            arrays[name] = random_array(rng, InputSpec(name, tuple(dims), as_dtype("float32")))
+        else:
+            raise OpenShapes(
+                f"the shape of {name!r} is not known",
+                why="a TorchScript archive tells none",
+                hint=f"--input {name}=FILE, or --shape {name}=1,3,224,224 for random numbers",
             )
 
+    def call() -> list[Array]:
+        given = module(*[from_numpy(arrays[name]) for name in names])
+        results = given if isinstance(given, (tuple, list)) else [given]
+        return [result.detach().numpy() for result in results]
 
-def dims_of(spec: InputSpec | TensorSpec) -> Shape:
-    """The shape of an input, in which dimensions may be names or unknown."""
-    return spec.dims if isinstance(spec, TensorSpec) else spec.shape
-
-
-def likely_shapes(inputs: Sequence[InputSpec | TensorSpec]) -> dict[str, tuple[int, ...]]:
-    """Shapes for inputs that are open: a batch of one, images of 224 x 224, and 16 of everything else; a name is one
-    number wherever it stands.
-
-    >>> likely_shapes([InputSpec("x", ("n", 3, None, None), None), InputSpec("y", ("n", "length"), None)])
-    {'x': (1, 3, 224, 224), 'y': (1, 16)}
-    """
-    names: dict[str, int] = {}
-    shapes = {}
-    for spec in inputs:
-        shape = dims_of(spec)
-        if is_static(shape):
-            continue
-        dims: Sequence[Dim] = (None,) if shape is None else shape
-        likely = [LIKELY_BATCH, *[LIKELY_SIDE if len(dims) == 4 else LIKELY_EXTENT] * (len(dims) - 1)]
-        extents = [names.setdefault(dim, size) if isinstance(dim, str) else size for dim, size in zip(dims, likely)]
-        shapes[spec.name] = tuple(dim if isinstance(dim, int) else size for dim, size in zip(dims, extents))
-    return shapes
+    listed = [f"{name}: {dtype_name(array.dtype)}{list(array.shape)}" for name, array in arrays.items()]
+    count = len(call())
+    outputs = ["output"] if count == 1 else [f"output{i}" for i in range(count)]
+    return _Run(call, listed, outputs, drawn, {}, lambda: "a program of TorchScript, run on tensors")
 
 
-def complete_inputs(
-    model: Model, known: Mapping[str, Array], shapes: Mapping[str, Sequence[Dim]], console: Console
-) -> dict[str, Array]:
-    """What is known, and random numbers for the other inputs, of these shapes where theirs are open."""
-    likely = {**likely_shapes(model.inputs), **shapes}
-    rng = np.random.default_rng(0)
-    arrays = dict(known)
-    drawn = [spec for spec in model.inputs if spec.name not in known]
-    for spec in drawn:
-        shape = likely.get(spec.name, dims_of(spec))
-        arrays[spec.name] = random_array(rng, InputSpec(spec.name, None if shape is None else tuple(shape), spec.dtype))
-    if drawn:
-        console.print("random   " + ", ".join(spec.name for spec in drawn), highlight=False)
-    return arrays
-
-
-def random_array(rng: np.random.Generator, spec: InputSpec) -> Array:
-    """Normal numbers, zeros and ones for integers and booleans, or a word for text."""
-    shape = likely_shapes([spec]).get(spec.name, spec.shape)
-    assert is_static(shape)
-    if spec.dtype is None:
-        return np.full(shape, "word", object)
-    if is_float(spec.dtype):
-        return np.asarray(rng.standard_normal(shape)).astype(spec.dtype)
-    return np.asarray(rng.integers(0, RANDOM_INTEGERS, shape)).astype(spec.dtype)
-
-
-def timed(model: Model, inputs: Mapping[str, Array], repeat: int) -> tuple[list[Array], list[float]]:
+def _timed(call: Any, repeat: int, stages: Stages) -> tuple[list[Array], list[float]]:
     """The outputs, and the seconds of each run after a first one."""
-    outputs = model.run(inputs)
+    outputs = call()
     seconds = []
-    for _ in range(repeat):
+    for number in range(repeat):
         start = time.perf_counter()
-        outputs = model.run(inputs)
+        outputs = call()
         seconds.append(time.perf_counter() - start)
-    return outputs, seconds
+        stages.progress(number + 1, repeat)
+    return [np.asarray(value) for value in outputs], seconds
 
 
-def show_output(name: str, value: Array, console: Console) -> None:
-    """Shape, dtype and the first values; of what looks like logits, the largest ones."""
-    first = np.array2string(value.reshape(-1)[:FIRST_VALUES], precision=4, separator=", ")
-    more = " ..." if value.size > FIRST_VALUES else ""
-    kind = f"{dtype_name(value.dtype)}{list(value.shape)}"
-    console.print(f"output   {name}: {kind} {first}{more}", highlight=False, markup=False, soft_wrap=True)
-    if is_logits(value):
-        console.print(f"top {TOP} of {name}", highlight=False, markup=False, soft_wrap=True)
-        table = Table("class", "value")
-        for label, score in top_classes(value.reshape(-1, value.shape[-1])[0]):
-            table.add_row(str(label), f"{score:.4f}")
-        console.print(table)
+def write_outputs(folder: Path, outputs: Sequence[Output]) -> list[str]:
+    """A .npy file for each output, named as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for number, output in enumerate(outputs):
+        path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', output.name) or number}.npy"
+        if str(path) in written:
+            path = folder / f"{number}_{path.name}"
+        np.save(path, output.value.astype(str) if output.value.dtype == object else output.value)
+        written.append(str(path))
+    return written
 
 
-def is_logits(value: Array) -> bool:
+def read_labels(path: Path) -> list[str]:
+    """Names of classes: a line each, or JSON: a list, or a dict from numbers."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError("these are no labels", where=str(path), why=str(error)) from None
+    if not text.lstrip().startswith(("[", "{")):
+        return text.splitlines()
+    try:
+        found = json.loads(text)
+        names = found if isinstance(found, list) else [found[str(number)] for number in range(len(found))]
+    except (ValueError, KeyError, RecursionError) as error:
+        raise FormatError("these are no labels", where=str(path), why=f"{type(error).__name__}: {error}") from None
+    return [str(name[-1] if isinstance(name, list) and name else name) for name in names]
+
+
+def is_scores(value: Array) -> bool:
     """Whether an output may be scores of classes: a row of floats for each sample."""
     return value.ndim == 2 and value.shape[0] > 0 and value.shape[1] > TOP and is_float(value.dtype)
 
 
-def top_classes(scores: Array) -> list[tuple[int, float]]:
-    """The classes with the highest scores.
+def top_rows(value: Array, top: int, labels: Sequence[str] = ()) -> list[list[tuple[str, float]]]:
+    """The classes with the highest scores, of each row.
 
-    >>> top_classes(np.array([0.1, 3, 2, -1, 5, 0.2]))[:2]
-    [(4, 5.0), (1, 3.0)]
+    >>> top_rows(np.array([[0.1, 3, 2, -1, 5, 0.2]]), 2, ["a", "b"])
+    [[('4', 5.0), ('b', 3.0)]]
     """
-    order = np.argsort(-scores.astype("float64"), kind="stable")[:TOP]
-    return [(int(label), float(scores[label])) for label in order]
+    if not top or not is_scores(value):
+        return []
+    best = np.argsort(-value.astype("float64"), axis=1, kind="stable")[:, :top]
+    return [[(_label(int(i), labels), float(row[i])) for i in order] for row, order in zip(value, best)]
+
+
+def _label(number: int, labels: Sequence[str]) -> str:
+    return labels[number] if number < len(labels) else str(number)

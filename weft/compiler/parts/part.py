@@ -3,8 +3,10 @@ kept; the least recently used goes first."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import ref
@@ -32,10 +34,14 @@ from ..stages import reached
 from .cut import is_whole
 
 MAX_SPECIALISATIONS = 16
+NOTICED_SECONDS = 2.0  # of compiling in a run, from which on somebody may wonder
+
+_log = logging.getLogger("weft")
 
 Progress = Callable[[int, int], None]
 Shapes = tuple[StaticShape, ...]  # of all inputs, in order
 Key = tuple[object, ...]  # the shapes; behind them the bytes of what decides
+Look = Callable[[Executor, Mapping[str, Array]], None]
 Places = Callable[[Sequence[TensorSpec]], Sequence[Any]]
 
 
@@ -64,6 +70,7 @@ class Part:
         self.last: Executor | None = None
         # Checks shapes that are new, and tells what the names of extents stand for.
         self.check: Callable[[Mapping[str, StaticShape]], Mapping[str, int]] = lambda shapes: {}
+        self.look: Look | None = None  # told of what runs, and on what
         self.compilations = 0
         self.names = sorted(names_in(graph.indexed.nodes))  # of extents that its attributes hold
         self._is_whole = is_whole(graph) and not self.names
@@ -74,7 +81,7 @@ class Part:
         if self._open is not None and source.specialise == "auto":
             self._alone = Specialiser(self._open, *_hooks(self))
         self._states: dict[str, Array] = {}  # of random numbers, which go on from run to run
-        self._closed = self._runs_here = False
+        self._closed = self._runs_here = self._noticed = False
         self.renew_locks()
 
     def renew_locks(self) -> None:
@@ -92,6 +99,8 @@ class Part:
         """The same for one array an input, in order. `places` tells, when it is known what the outputs are, where
         they go: an array or None for each."""
         executor = self.executor(arrays, names)
+        if self.look is not None:
+            self.look(executor, {**arrays, **self._states})
         out = None if places is None else places(executor.program.outputs)
         if not executor.program.written:
             return executor.run_arrays(arrays, out)
@@ -141,7 +150,17 @@ class Part:
         if names is None:
             names = self.check({name: spec.extents for name, spec in inputs.items()})
         values = {name: arrays[name].copy() for name in self.deciding}
-        return self._once(key, lambda: self._specialise(inputs, values, names, None))
+        start = time.monotonic()
+        made = self._once(key, lambda: self._specialise(inputs, values, names, None))
+        self._notice(time.monotonic() - start, inputs.values())
+        return made
+
+    def _notice(self, seconds: float, inputs: Iterable[TensorSpec]) -> None:
+        """Tells once why a run took long."""
+        if seconds >= NOTICED_SECONDS and not self._noticed:
+            self._noticed = True
+            shapes = ", ".join(map(str, inputs))
+            _log.warning("compiled for %s in %.1f s, while it ran; later runs reuse it", shapes, seconds)
 
     def _once(self, key: Key, make: Callable[[], Executor]) -> Executor:
         """The executor of a key; threads that ask for the same one wait for the first."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...base.errors import Error
@@ -24,6 +25,7 @@ class Schedule:
     """A model in its order of execution."""
 
     def __init__(self, graph: Graph, source: ModelSource, inputs: Sequence[str] = (), repeats: bool = False) -> None:
+        self.look: Callable[[str, float], None] | None = None  # told of steps between parts, and their seconds
         self.whole: Part | None = None  # the one part that is all there is
         plan = cut(graph, source.params, repeats)
         self.outputs = plan.outputs
@@ -53,7 +55,10 @@ class Schedule:
                 places = delivery.places(self.outputs, values, part.outputs) if delivery and is_last else None
                 values.update(zip(part.outputs, part.run(values, names, places)))
             for step in steps:
+                start = time.perf_counter()
                 values.update(step.run(values, names))
+                if self.look is not None:
+                    self.look(step.name, time.perf_counter() - start)
         results = [values[name] for name in self.outputs]
         return results if delivery is None else delivery.delivered(results)
 
@@ -69,6 +74,7 @@ class Schedule:
     def copy(self) -> Schedule:
         """Another that shares the code there is."""
         made = Schedule.__new__(Schedule)
+        made.look = self.look
         made.outputs, made._steps = self.outputs, [[step.copy() for step in steps] for steps in self._steps]
         made.parts = [part and part.copy() for part in self.parts]
         made.whole = self.whole and made.parts[0]

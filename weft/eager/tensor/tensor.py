@@ -12,6 +12,7 @@ import numpy as np
 from ...base.dtype import DType, is_complex, is_float
 from ...base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from ...base.forks import held_lock
+from ...base.shown import as_html
 from ..autograd.hooks import Hooks, RemovableHandle
 from ..autograd.modes import modes
 from ..autograd.node import NO_EDGE, Node, accumulator_of
@@ -474,6 +475,9 @@ class Tensor:
         return format_tensor(
             array_of(self), requires_grad=self.requires_grad, grad_fn=None if node is None else node.name()
         )
+
+    def _repr_html_(self) -> str:
+        return as_html(repr(self))
 
     def __format__(self, form: str) -> str:
         return format(self.item(), form) if self.ndim == 0 else object.__format__(self, form)

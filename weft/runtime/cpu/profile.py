@@ -1,72 +1,72 @@
-"""How long each kernel of a program takes: the steps run one by one, on one thread."""
+"""How long each step of a program takes: run one by one, by its own kernels and threads."""
 
 from __future__ import annotations
 
-import ctypes
 import time
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
-import numpy as np
-
-from ...base.plan import KernelStep, known
+from ...base.cpu_target import CpuTarget
+from ...base.plan import HostStep, KernelStep, known
 from ..inputs import as_input
-from ..program import KernelInfo, Program
-from .executor import aligned
-from .jit import load_object
-
-_Kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+from ..profile import DENSE, Machine, Profile, step_times
+from ..program import Program
+from .stepping import Stepper
 
 
-class KernelTime(NamedTuple):
-    kernel: KernelInfo
-    seconds: float
-    bytes: int  # of all its buffers, each once
-
-
-def profile(program: Program, inputs: Mapping[str, Any], rounds: int = 5) -> list[KernelTime]:
-    """The best time of each kernel over some rounds, in the order they run in."""
-    symbols = {step.kernel for step in program.plan.steps if isinstance(step, KernelStep)}
-    library = load_object(program.objects, symbols)
-    memory = _memory(program, [as_input(inputs[spec.name], spec) for spec in program.inputs])
-    times = [float("inf")] * len(program.plan.steps)
+def profile(
+    program: Program,
+    inputs: Mapping[str, Any],
+    rounds: int = 5,
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    call: Callable[[], object] | None = None,
+) -> Profile:
+    """The best time of each step over some rounds, in the order they run in, and of a whole run, which is `call` where
+    that is given."""
+    arrays = [as_input(inputs[spec.name], spec) for spec in program.inputs]
+    stepper = Stepper(program, arrays, threads)
+    steps = program.plan.steps
+    best, total = [float("inf")] * len(steps), float("inf")
+    for turn in range(rounds + 1):  # the first warms up
+        for number, run in enumerate(stepper.calls):
+            start = time.perf_counter()
+            run()
+            spent = time.perf_counter() - start
+            best[number] = min(best[number], spent if turn else float("inf"))
+        if progress is not None:
+            progress(turn, rounds)
     for _ in range(rounds):
-        for number, step in enumerate(program.plan.steps):
-            if isinstance(step, KernelStep):
-                pointers = [memory[ref.slot] + known(ref.offset) for ref in step.buffers]
-                table = (ctypes.c_void_p * len(pointers))(*pointers)
-                scalars = (ctypes.c_int64 * max(len(step.scalars), 1))(*map(known, step.scalars))
-                run = _Kernel(library.address(step.kernel))
-                start = time.perf_counter()
-                if step.launch.turns:
-                    run(ctypes.addressof(table), ctypes.addressof(scalars), 0, step.launch.turns)
-                times[number] = min(times[number], time.perf_counter() - start)
-    steps = [(t, s) for t, s in zip(times, program.plan.steps) if isinstance(s, KernelStep)]
-    slots = program.plan.slots
-    return [
-        KernelTime(info, seconds, sum(known(slots[ref.slot].size) for ref in step.buffers))
-        for info, (seconds, step) in zip(program.kernels, steps)
-    ]
-
-
-class _Memory(dict[int, int]):
-    """Addresses by slot, and the arrays that keep them valid."""
-
-    kept: list[Any]
-
-
-def _memory(program: Program, inputs: list[Any]) -> _Memory:
-    made = _Memory()
-    made.kept = []
-    arena = aligned(np.zeros(max(known(program.plan.arena_bytes), 1), "uint8"))
-    made.kept.append(arena)
-    given = {"input": iter(inputs), "constant": iter(program.constants)}
-    for number, slot in enumerate(program.plan.slots):
-        if slot.role == "arena":
-            made[number] = arena.address + known(slot.offset)
+        start = time.perf_counter()
+        if call is not None:
+            call()
+        else:
+            stepper.run_all()
+        total = min(total, time.perf_counter() - start)
+    machine = _machine(program, stepper.threads)
+    kernels = iter(program.kernels)
+    rows: list[Any] = []
+    for step, seconds in zip(steps, best):
+        moved = sum(known(program.plan.slots[ref.slot].size) for ref in step.buffers)
+        if isinstance(step, HostStep):
+            name, node = str(step.attrs.get("op", step.function)), str(step.attrs.get("node", ""))
+            rows.append((name, (name,), (node,), seconds, moved, None, False))
             continue
-        source = given.get(slot.role)
-        array = aligned(next(source) if source else np.zeros(max(known(slot.size), 1), "uint8"))
-        made.kept.append(array)
-        made[number] = array.address
-    return made
+        info = next(kernels)
+        rows.append((info.name, info.operators, info.sources, seconds, moved, _flops(step, program, moved), True))
+    return Profile(step_times(rows, machine), total, rounds, machine)
+
+
+def _flops(step: KernelStep, program: Program, moved: int) -> float | None:
+    """Operations by the estimate of the step's work, which counts those of sums of products."""
+    flops = 2 * step.nanoseconds / CpuTarget.create(program.target).nanoseconds_per_operation
+    return flops if flops > DENSE * moved else None
+
+
+def _machine(program: Program, threads: int) -> Machine:
+    target = CpuTarget.create(program.target)
+    facts, slots = target.facts, program.plan.slots
+    everything = sum(known(slot.size) for slot in slots)
+    rate = facts.near_rate if everything <= facts.caches[1] else facts.last_rate
+    rate = facts.far_rate if everything > facts.caches[2] else rate
+    return Machine(facts.flops * threads, rate * threads, threads, f"{target.cpu}, {target.isa}")

@@ -1,0 +1,187 @@
+"""weft compare and weft bisect: a wrong kernel and a wrong pass that are planted are found by name, and cut out."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from oracles import oracle
+
+import weft
+from weft import symbol as sym
+from weft.base import config
+from weft.compiler.groups import forget_groups
+from weft.core.passes import _passes, register_pass
+from weft.core.walk import rewrite
+from weft.lower.lowering import Lowering
+from weft.passes import pipeline
+from weft.tools.bisect import bisect_model
+from weft.tools.compare import compare_model
+from weft.tools.differences import difference_of
+from weft.tools.values import plain_forms
+
+DIGITS = Path(weft.__file__).parent / "data" / "digits.onnx"
+
+
+@pytest.fixture
+def fresh_kernels():
+    """No kernel that was compiled before is taken, and none that is compiled here stays."""
+    forget_groups()
+    with config.override(cache=False):
+        yield
+    forget_groups()
+
+
+@pytest.fixture
+def wrong_kernel(monkeypatch, fresh_kernels):
+    """Groups with a max_pool2d are lowered with another one, whose padding and size are the same: an average."""
+    right = Lowering.lower
+
+    def lower(self, group, fact, target, strides=None):
+        if group.nodes[-1].op_name == "max_pool2d":
+            node = group.nodes[-1]
+            other = weft.Op.get("avg_pool2d")
+            attrs = {name: node.attrs[name] for name in ("pool_size", "strides", "padding")}
+            attrs |= {"layout": node.params.layout} if hasattr(node.params, "layout") else {}
+            swapped = type(node)(other, node.name, attrs, node.inputs)
+            entry = group.outputs[0]._replace(node=swapped)
+            facts = lambda e: fact(group.outputs[0]) if e.node is swapped else fact(e)
+            made = right(
+                self, group._replace(nodes=(swapped,), outputs=(entry,), master=swapped), facts, target, strides
+            )
+            back = lambda a: group.outputs[0] if a == entry else a
+            return [kernel._replace(arguments=tuple(map(back, kernel.arguments))) for kernel in made]
+        return right(self, group, fact, target, strides)
+
+    monkeypatch.setattr(Lowering, "lower", lower)
+
+
+@pytest.fixture
+def wrong_pass(monkeypatch):
+    """A pass that takes every max_pool2d for an avg_pool2d, at the end of the pipeline's first steps."""
+
+    @register_pass("SwapPools")
+    def swap_pools(graph):
+        def rule(walker, node, inputs):
+            if node.op_name != "max_pool2d":
+                return None
+            attrs = {name: node.attrs[name] for name in ("pool_size", "strides", "padding")}
+            return walker.make("avg_pool2d", inputs, attrs, node.name)
+
+        return rewrite(graph, rule)
+
+    step = pipeline.Step("SwapPools", ("SwapPools",), "it is wrong")
+    monkeypatch.setattr(pipeline, "PIPELINE", (*pipeline.PIPELINE[:4], step, *pipeline.PIPELINE[4:]))
+    monkeypatch.setitem(pipeline.OPT_PASS_LEVEL, "SwapPools", 0)
+    yield
+    _passes.pop("SwapPools")
+
+
+def test_what_is_right_agrees_with_every_reference():
+    for ref in ("fp64", "reference"):
+        found = compare_model(DIGITS, ref=ref)
+        assert found.ok, found
+        assert found.first is None
+        assert max(output.difference.relative for output in found.outputs) < 1e-5
+    named = {layer.counterpart for layer in found.layers}
+    assert {"layer2", "layer5", "layer6", "layer9", "layer12"} <= named  # through fusion and blocked layouts
+
+
+def test_onnxruntime_as_the_reference():
+    oracle("onnxruntime")
+    found = compare_model(DIGITS, ref="ort", shape={"input": (3, 1, 8, 8)})
+    assert found.ok, found
+    assert {"layer2", "layer6", "layer12"} <= {layer.counterpart for layer in found.layers}
+
+
+def test_a_wrong_kernel_is_found_by_name(wrong_kernel):
+    found = compare_model(DIGITS)
+    assert not found.ok
+    assert found.blame.kind == "kernel"
+    assert found.blame.name == "fuse_avg_pool2d"  # as the kernel calls itself that stands in its place
+    assert found.blame.nodes == ("layer6",)
+    assert found.first.name == "layer6"
+    assert found.first.own > 1e-3
+    assert "to blame: kernel" in str(found)
+
+
+def test_a_wrong_pass_is_found_by_name(wrong_pass):
+    found = compare_model(DIGITS)
+    assert (found.blame.kind, found.blame.name) == ("pass", "SwapPools")
+    assert "layer6" in found.blame.nodes
+
+
+@pytest.mark.parametrize("planted", ["wrong_kernel", "wrong_pass"])
+def test_bisect_writes_a_small_model_that_shows_it(planted, request, tmp_path, capsys):
+    request.getfixturevalue(planted)
+    found = bisect_model(DIGITS, folder=tmp_path / "repro")
+    assert not found.ok
+    assert found.nodes == ("layer6",)
+    assert sorted(item.name for item in (tmp_path / "repro").iterdir()) == [
+        "inputs.npz",
+        "model.json",
+        "params.bin",
+        "repro.py",
+    ]
+    forget_groups()
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(tmp_path / "repro" / "repro.py"), run_name="__main__")
+    assert ended.value.code == 1
+    assert "DIFFERS" in capsys.readouterr().out
+
+
+def test_the_script_of_a_healthy_weft_says_the_same(tmp_path, capsys, request):
+    request.getfixturevalue("wrong_pass")
+    bisect_model(DIGITS, folder=tmp_path)
+    pipeline_without = [step for step in pipeline.PIPELINE if step.name != "SwapPools"]
+    request.getfixturevalue("monkeypatch").setattr(pipeline, "PIPELINE", tuple(pipeline_without))
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(tmp_path / "repro.py"), run_name="__main__")
+    assert ended.value.code == 0
+    assert "the same" in capsys.readouterr().out
+
+
+def test_two_models(tmp_path):
+    x = sym.Variable("x", shape=(2, 8))
+    one = sym.tanh(sym.dense(x, units=4, name="fc"), name="act")
+    rng = np.random.default_rng(3)
+    params = {"fc_weight": rng.standard_normal((4, 8)), "fc_bias": rng.standard_normal(4)}
+    params = {name: value.astype("float32") for name, value in params.items()}
+    other = {**params, "fc_bias": params["fc_bias"] + np.float32(0.5)}
+    assert compare_model((one, params), (one, params)).ok
+    found = compare_model((one, params), (one, other))
+    assert found.blame.kind == "model"
+    wanted = np.tanh(0.5)  # at most: tanh is steepest at 0
+    assert 0.01 < found.outputs[0].difference.max_abs < wanted
+
+
+def test_memory_of_references_is_that_of_live_values():
+    """A chain of 12 values keeps a few at once."""
+    y = sym.Variable("x", shape=(64, 32))
+    for number in range(12):
+        y = sym.softmax(y, name=f"s{number}")  # each a kernel of its own
+    found = compare_model(y)
+    assert found.ok
+    assert len(found.layers) == 12
+    assert found.largest_bytes <= 6 * 64 * 32 * 8
+
+
+def test_differences():
+    one = np.float32([1, 2, np.nan, 4])
+    same = difference_of(one, one)
+    assert (same.max_abs, same.ulp, same.first_nan) == (0, 0, None)
+    found = difference_of(np.float32([1, np.nan, np.nan, 4]), one)
+    assert found.relative == np.inf
+    assert found.first_nan == (1,)
+    next_one = difference_of(np.nextafter(np.float32([1]), np.float32(2)), np.float64([1]))
+    assert next_one.ulp == pytest.approx(1)
+    assert difference_of(np.float32([1, 0]), np.float32([0, 1])).cosine == 0
+    assert difference_of(one, one[:2]).relative == np.inf
+
+
+def test_plain_forms_are_those_of_numpy():
+    plain = np.random.default_rng(0).standard_normal((2, 8, 3, 5))
+    blocked = plain.reshape(2, 2, 4, 3, 5).transpose(0, 1, 3, 4, 2)
+    assert any(np.array_equal(form, plain) for form in plain_forms(blocked, plain.shape))
+    assert any(np.array_equal(form, plain) for form in plain_forms(plain.transpose(0, 2, 3, 1), plain.shape))
+    assert plain_forms(plain, (2, 9, 15)) == []

@@ -1,0 +1,109 @@
+"""A program that is walked step by step, by its own kernels and threads, so that somebody can look at times and values
+between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...base.cpu_facts import ThreadFacts
+from ...base.cpu_target import CpuTarget
+from ...base.errors import InvalidValue
+from ...base.ndarray import NDArray, empty
+from ...base.plan import BufferRef, HostStep, KernelStep, Slot, known
+from ..executor import address_of, view_at
+from ..functions import get_global_func
+from ..program import Array, Program
+from .executor import aligned, constant
+from .jit import load_object
+from .pool import thread_count, thread_pool
+from .walk_code import Words, run_table
+
+
+class Stepper:
+    """Memory of one run and what runs each step in it. `run(number)` does one, and must be called in order; `value`
+    shows what stands somewhere. Memory is that of an ordinary run: values go when later ones take their place."""
+
+    def __init__(self, program: Program, inputs: Sequence[Array], threads: int | None = None) -> None:
+        if program.plan.is_open:
+            raise InvalidValue("a program with open sizes has no steps yet", hint="program.bound(sizes)")
+        self.program = program
+        self.threads = thread_count(threads)
+        plan = program.plan
+        kernels = {step.kernel for step in plan.steps if isinstance(step, KernelStep)}
+        self._library = load_object(program.objects, kernels) if kernels else None
+        self._kept: list[Any] = []
+        self._pool = thread_pool()
+        self._slots = self._placed(inputs)
+        facts = CpuTarget.create(program.target).facts
+        self._pool.ensure(self.threads)
+        self.calls = [self._call(step, facts.threads) for step in plan.steps]
+
+    def _placed(self, inputs: Sequence[Array]) -> Words:
+        """The address of each slot, and room for as many as any step has buffers."""
+        plan = self.program.plan
+        arena = empty((max(known(plan.arena_bytes), 1),), "uint8")
+        most = max((len(step.buffers) for step in plan.steps), default=0)
+        words: Words = np.zeros(len(plan.slots) + most, np.int64)
+        given = {"input": iter(map(aligned, inputs)), "constant": iter(map(constant, self.program.constants))}
+        self.outputs: list[Array] = []
+        for number, slot in enumerate(plan.slots):
+            if slot.role == "arena":
+                words[number] = arena.address + known(slot.offset)
+            elif slot.role == "output":
+                words[number] = self._output(slot, len(self.outputs))
+            else:
+                array: NDArray = next(given[slot.role])
+                self._kept.append(array)
+                words[number] = array.address
+        self._kept.append(arena)
+        return words
+
+    def _output(self, slot: Slot, number: int) -> int:
+        spec = self.program.outputs[number]
+        made = empty(spec.extents, spec.dtype)
+        self._kept.append(made)
+        self.outputs.append(made.numpy())
+        return made.address
+
+    def _call(self, step: KernelStep | HostStep, costs: ThreadFacts) -> Callable[[], object]:
+        """What runs a step as an ordinary run does, with all that can be looked up looked up."""
+        if isinstance(step, HostStep):
+            return partial(self._host_step, step)
+        assert self._library is not None
+        table = run_table((step,), len(self.program.plan.slots), self._library.address, costs)
+        if table is None:
+            return _nothing
+        self._kept.append(table)
+        return partial(self._pool.walk, address_of(table), address_of(self._slots), self._pool.pointer, self.threads)
+
+    def _host_step(self, step: HostStep) -> None:
+        function = get_global_func(step.function)
+        assert function is not None
+        tensors = zip(step.buffers, step.attrs["tensors"])
+        function([self.value(ref, tuple(shape), dtype) for ref, (shape, dtype) in tensors], step.attrs)
+
+    def run(self, number: int) -> None:
+        """Runs a step."""
+        self.calls[number]()
+
+    def run_all(self) -> None:
+        """Runs all steps in order."""
+        for call in self.calls:
+            call()
+
+    def value(self, ref: BufferRef, shape: tuple[int, ...], dtype: Any, strides: Sequence[int] | None = None) -> Array:
+        """What stands at a place, as an array over that memory; strides count elements."""
+        address = int(self._slots[ref.slot]) + known(ref.offset)
+        if strides is None:
+            return view_at(address, shape, dtype)
+        span = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides)) if all(shape) else 0
+        flat = view_at(address, (span,), dtype)
+        return np.lib.stride_tricks.as_strided(flat, shape, [stride * flat.itemsize for stride in strides])
+
+
+def _nothing() -> None:
+    """A kernel that is launched over no blocks."""

@@ -1,0 +1,154 @@
+"""What one core of the machine can do: multiply-adds in registers, and bytes from each cache and from beyond."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from ..base.cpu_target import host
+from ..codegen.cpu.object import compile_object
+from ..codegen.emit import function_attributes
+from ..runtime.cpu.jit import load_object
+
+# At least latency times units of any core (5 * 2 on Haswell, 4 * 2 on Zen and AVX-512 Intel), and
+# with their factor no more than the 16 registers of AVX2.
+CHAINS = 12
+TURNS = 50_000  # a call of some 0.2 ms: many of those are not interrupted, on a shared machine too
+SECONDS = 1.0  # of calls, unless told: the clock rises within the first milliseconds, and the best call counts
+VECTORS = 8  # that a turn of a walk over memory moves
+FAR = 8  # times the last cache: what is read once
+
+
+def fma_peak(threads: int, seconds: float = SECONDS) -> float:
+    """GFLOP/s in float32: of each thread its best call while all of them run, added up. Where no instruction fuses
+    them, products and sums are instructions of their own."""
+    target = host()
+    lanes = target.vector_bits // 32
+    library = load_object(compile_object(_code(lanes, target.has_fma), target), ["fma_chains"])
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address("fma_chains"))
+    with ThreadPoolExecutor(threads) as pool:
+        best = list(pool.map(lambda _: _shortest_call(run, TURNS, seconds), range(threads)))
+    return sum(2.0 * lanes * CHAINS * TURNS / call for call in best) / 1e9
+
+
+def _shortest_call(run: Callable[..., None], turns: int, seconds: float) -> float:
+    """Seconds of the shortest of many calls, by the thread's own clock; calls through ctypes run side by side."""
+    memory = ctypes.create_string_buffer(4096)
+    best, end = float("inf"), time.thread_time() + seconds
+    start = time.thread_time()
+    while start < end:
+        run(memory, turns)
+        now = time.thread_time()
+        best, start = min(best, now - start), now
+    return best
+
+
+def _code(lanes: int, fused: bool) -> str:
+    kind, suffix = f"<{lanes} x float>", f"v{lanes}f32"
+    phis, sums, stores = [], [], []
+    for n in range(CHAINS):
+        phis.append(f"  %a{n} = phi {kind} [ zeroinitializer, %entry ], [ %b{n}, %loop ]")
+        if fused:
+            sums.append(f"  %b{n} = call {kind} @llvm.fma.{suffix}({kind} %x, {kind} %x, {kind} %a{n})")
+        else:
+            sums += [f"  %m{n} = fmul {kind} %a{n}, %x", f"  %b{n} = fadd {kind} %m{n}, %x"]
+        stores.append(f"  %p{n} = getelementptr {kind}, ptr %out, i64 {n}")
+        stores.append(f"  store {kind} %b{n}, ptr %p{n}, align 4")
+    return "\n".join(
+        [
+            f"declare {kind} @llvm.fma.{suffix}({kind}, {kind}, {kind})",
+            f"define void @fma_chains(ptr %out, i64 %turns) {function_attributes(host())} {{",
+            "entry:",
+            f"  %x = load {kind}, ptr %out, align 4",
+            "  br label %loop",
+            "loop:",
+            "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
+            *phis,
+            *sums,
+            "  %next = add i64 %i, 1",
+            "  %more = icmp slt i64 %next, %turns",
+            "  br i1 %more, label %loop, label %end",
+            "end:",
+            *stores,
+            "  ret void",
+            "}",
+        ]
+    )
+
+
+def moved_rate(size: int, copied: bool, seconds: float = SECONDS) -> float:
+    """GB/s of walks over as many bytes, again and again: read, or read and written, of which both count."""
+    lanes = host().vector_bits // 32
+    turn = VECTORS * lanes
+    library = load_object(compile_object(_walk(lanes, copied), host()), ["walk"])
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library.address("walk"))
+    turns = max(size // (4 * turn * (1 + copied)), 1)
+    source, made = np.ones(turns * turn, "float32"), np.ones(turns * turn if copied else turn, "float32")
+    best = _shortest_call(lambda _, n: run(source.ctypes.data, made.ctypes.data, n), turns, seconds)
+    return 4 * turns * turn * (1 + copied) / best / 1e9
+
+
+def _walk(lanes: int, copied: bool) -> str:
+    """Reads `turns` times some vectors, and writes them elsewhere, or in the end what they sum up to."""
+    kind, block = f"<{lanes} x float>", f"[{VECTORS} x <{lanes} x float>]"
+    phis, body, stores = [], [], []
+    for n in range(VECTORS):
+        body.append(f"  %p{n} = getelementptr {block}, ptr %source, i64 %i, i64 {n}")
+        body.append(f"  %v{n} = load {kind}, ptr %p{n}, align 4")
+        if copied:
+            body.append(f"  %q{n} = getelementptr {block}, ptr %made, i64 %i, i64 {n}")
+            body.append(f"  store {kind} %v{n}, ptr %q{n}, align 4")
+        else:
+            phis.append(f"  %a{n} = phi {kind} [ zeroinitializer, %entry ], [ %b{n}, %loop ]")
+            body.append(f"  %b{n} = fadd {kind} %a{n}, %v{n}")
+            stores.append(f"  %q{n} = getelementptr {block}, ptr %made, i64 0, i64 {n}")
+            stores.append(f"  store {kind} %b{n}, ptr %q{n}, align 4")
+    return "\n".join(
+        [
+            f"define void @walk(ptr %source, ptr %made, i64 %turns) {function_attributes(host())} {{",
+            "entry:",
+            "  br label %loop",
+            "loop:",
+            "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
+            *phis,
+            *body,
+            "  %next = add i64 %i, 1",
+            "  %more = icmp slt i64 %next, %turns",
+            "  br i1 %more, label %loop, label %end",
+            "end:",
+            *stores,
+            "  ret void",
+            "}",
+        ]
+    )
+
+
+class Rate(NamedTuple):
+    """A rate of one core: as it was measured, and as the table of facts has it."""
+
+    what: str
+    measured: float
+    told: float
+
+
+def measured_rates(seconds: float = SECONDS, look: Callable[[int, int], None] | None = None) -> list[Rate]:
+    """What one core does in so many seconds for each rate, in GFLOP/s and GB/s."""
+    facts = host().facts
+    _, near, last = facts.caches
+    rows: list[tuple[str, Callable[[], float], float]] = [
+        ("GFLOP/s in registers", lambda: fma_peak(1, seconds), facts.flops),
+        ("GB/s read and written in the second cache", lambda: moved_rate(near // 2, True, seconds), facts.near_rate),
+        ("GB/s read from the last cache", lambda: moved_rate(last // 2, False, seconds), facts.last_rate),
+        ("GB/s read from beyond", lambda: moved_rate(FAR * last, False, seconds), facts.far_rate),
+    ]
+    made = []
+    for number, (what, measure, told) in enumerate(rows):
+        made.append(Rate(what, measure(), told / 1e9))
+        if look is not None:
+            look(number + 1, len(rows))
+    return made

@@ -1,0 +1,273 @@
+"""Values of a model while somebody walks through it: those of the compiled program, read from its memory after each
+group of operators, and those of references that compute along with it. What nobody will ask for again is freed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base.dtype import is_float
+from ..base.errors import Error, RunError, Unsupported
+from ..compiler.assemble import Assembled, GroupSteps
+from ..compiler.model import CompiledModel
+from ..compiler.prepare import Folded
+from ..compiler.stages import Stage, watched
+from ..core.fused import FusedGroup
+from ..core.graph import Graph
+from ..core.interpret import run_reference
+from ..core.ir import Node, NodeEntry
+from ..core.passes import Pass, watched_passes
+from ..runtime.cpu.stepping import Stepper
+from ..runtime.program import Array, KernelInfo, Program
+
+Progress = Callable[[int, int], None]
+MOST_AXES = 5  # of values whose axes are tried in other orders
+
+
+class PassRun(NamedTuple):
+    """A pass as it ran: the graphs before and after it, and the constants that were known then."""
+
+    name: str
+    before: Graph
+    after: Graph
+    constants: Mapping[str, Array]
+
+    def __repr__(self) -> str:
+        return f"PassRun({self.name})"
+
+
+@dataclass(repr=False)
+class Compilation:
+    """A model as it was compiled: its graph before the passes, each pass, and the program with its places."""
+
+    graph: Graph
+    params: Mapping[str, Array]
+    passes: list[PassRun] = field(default_factory=list)
+    assembled: Assembled | None = None
+    program: Program | None = None
+
+    def sources(self, node: Node) -> tuple[Node, ...]:
+        """The nodes of the model that a node of the compiled graph came from."""
+        assert self.assembled is not None
+        return self.assembled.graph.sources.get(node, (node,))
+
+
+def compilation_of(model: CompiledModel, progress: Progress | None = None) -> Compilation:
+    """Compiles a model of closed shapes, and keeps what there was on the way."""
+    made = Compilation(model.graph, model.source.params)
+    constants: dict[str, Array] = dict(model.source.params)
+
+    def look_at(stage: Stage) -> None:
+        if stage.title == "constants" and isinstance(stage.value, Folded):
+            before = made.passes[-1].after if made.passes else made.graph
+            known = {**constants, **stage.value.constants}
+            made.passes.append(PassRun("PrecomputePrune", before, stage.value.graph, known))
+            constants.update(stage.value.constants)
+        elif stage.title == "types":
+            made.graph = stage.value
+        elif stage.title == "assembled":
+            made.assembled = stage.value
+        elif stage.title == "program":
+            made.program = stage.value
+
+    def look_at_pass(step: Pass, before: Graph, after: Graph) -> None:
+        if step.changes_graph:
+            made.passes.append(PassRun(step.name, before, after, dict(constants)))
+
+    with watched(look_at), watched_passes(look_at_pass):
+        model.prepare_known(progress)
+    if made.program is None or made.assembled is None:
+        raise Unsupported(
+            "this model cannot be walked through",
+            why="values that it computes or reads decide what comes next, so it runs in parts",
+        )
+    if made.program.written:
+        raise Unsupported("this model cannot be walked through", why="it draws random numbers")
+    return made
+
+
+# The compiled program
+
+
+class Walked(NamedTuple):
+    """A group that has just run: the kernels it ran by, and what reads values that are in memory now."""
+
+    number: int
+    group: FusedGroup
+    kernels: tuple[KernelInfo, ...]
+    read: Callable[[NodeEntry], Array]
+
+
+def walked(found: Compilation, inputs: Mapping[str, Array], threads: int | None = None) -> Iterator[Walked]:
+    """Runs the program group by group, by its own kernels. Values are views of its memory: they hold until the next."""
+    program, assembled = found.program, found.assembled
+    assert program is not None and assembled is not None  # noqa: PT018
+    arrays = [np.ascontiguousarray(inputs[spec.name], spec.dtype) for spec in program.inputs]
+    stepper = Stepper(program, arrays, threads)
+    infos = _kernels_of(program)
+
+    def read(entry: NodeEntry) -> Array:
+        place = entry._replace(version=0)
+        fact = assembled.graph.fact(entry)
+        assert fact.shape is not None
+        shape = tuple(int(dim) for dim in fact.shape if dim is not None)
+        return stepper.value(assembled.places[place], shape, fact.dtype, assembled.strides.get(place))
+
+    done = 0
+    for number, (group, steps) in enumerate(assembled.groups):
+        for step in steps:
+            stepper.run(step)
+            done = step + 1
+        yield Walked(number, group, _infos(infos, steps), read)
+    for step in range(done, len(program.plan.steps)):  # copies of what is given out twice
+        stepper.run(step)
+
+
+def _kernels_of(program: Program) -> list[KernelInfo | None]:
+    """What is known of the kernel of each step; None of steps in Python."""
+    kernels = iter(program.kernels)
+    return [next(kernels) if hasattr(step, "kernel") else None for step in program.plan.steps]
+
+
+def _infos(infos: Sequence[KernelInfo | None], steps: range) -> tuple[KernelInfo, ...]:
+    return tuple(info for step in steps if (info := infos[step]) is not None)
+
+
+def group_steps(found: Compilation) -> tuple[GroupSteps, ...]:
+    """The groups of the program, in order."""
+    assert found.assembled is not None
+    return found.assembled.groups
+
+
+# References
+
+
+class Reference:
+    """A graph that is run by its operators' references, as far as values are asked for; in double precision if
+    `double`. `wanted` counts who will ask for an entry; each of them says `release` when it is done."""
+
+    def __init__(
+        self, graph: Graph, values: Mapping[str, Array], wanted: Mapping[NodeEntry, int], double: bool = True
+    ) -> None:
+        self._values = values
+        self._double = double
+        self._order = iter(graph.indexed.nodes)
+        self._known: dict[NodeEntry, Array] = {}
+        self._uses = Counter(entry for node in graph.indexed.nodes for entry in node.inputs)
+        self._uses.update(wanted)
+        self.largest = 0  # bytes that were kept at once
+
+    def value(self, entry: NodeEntry) -> Array:
+        """The value of an entry."""
+        if entry.node.op is None:
+            return self._variable(entry.node)
+        while entry not in self._known:
+            self._step(next(self._order))
+        return self._known[entry]
+
+    def release(self, entry: NodeEntry) -> None:
+        """Says that one of those who wanted an entry is done with it."""
+        self._uses[entry] -= 1
+        if self._uses[entry] <= 0:
+            self._known.pop(entry, None)
+
+    def _variable(self, node: Node) -> Array:
+        if node.name not in self._values:
+            raise RunError(f"no value for {node.name!r}", why="it is no input and no parameter")
+        return self._wide(np.asarray(self._values[node.name]))
+
+    def _wide(self, array: Array) -> Array:
+        return array.astype(np.float64) if self._double and is_float(array.dtype) else array
+
+    def _step(self, node: Node) -> None:
+        if node.op is None:
+            return
+        results = reference_of(node, [self.value(entry) for entry in node.inputs])
+        for index in range(node.num_outputs):
+            entry = NodeEntry(node, index)
+            if self._uses[entry] > 0:
+                self._known[entry] = self._wide(results[index])
+        self.largest = max(self.largest, sum(array.nbytes for array in self._known.values()))
+        for entry in node.inputs:
+            self.release(entry)
+
+
+def reference_of(node: Node, args: Sequence[Array]) -> list[Array]:
+    """The outputs of a node by its operator's reference."""
+    assert node.op is not None
+    try:
+        with np.errstate(all="ignore"):
+            return run_reference(node.op, node.params, args, node.subgraphs)
+    except Error as error:
+        error.at(f"node {node.name!r}")
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        what = f"the reference of operator {node.op_name} failed"
+        raise RunError(what, where=f"node {node.name!r}", why=why) from error
+
+
+def group_reference(group: FusedGroup, read: Callable[[NodeEntry], Array]) -> dict[NodeEntry, Array]:
+    """What a group should have given for the values that it read, in double precision."""
+    known: dict[NodeEntry, Array] = {}
+
+    def value(entry: NodeEntry) -> Array:
+        if entry in known:
+            return known[entry]
+        array = np.array(read(entry))
+        return array.astype(np.float64) if is_float(array.dtype) else array
+
+    for node in group.nodes:
+        results = reference_of(node, [value(entry) for entry in node.inputs])
+        known.update({NodeEntry(node, index): result for index, result in enumerate(results[: node.num_outputs])})
+    return {entry: known[entry] for entry in group.outputs if entry in known}
+
+
+class KeptValues:
+    """Values by name in files of a folder, so that those of a whole model need no memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, Path] = {}
+
+    def keep(self, name: str, value: Array) -> None:
+        path = self._folder / f"{len(self._files)}.npy"
+        np.save(path, value)
+        self._files[name] = path
+
+    def value(self, name: str) -> Array | None:
+        path = self._files.get(name)
+        return None if path is None else np.load(path, allow_pickle=False)
+
+
+# Layouts
+
+
+def plain_forms(value: Array, shape: Sequence[Any]) -> list[Array]:
+    """A value as it may have been before passes stored an axis in blocks, or axes in another order: the forms that have
+    the given shape. Which one is meant, if any, only values tell.
+
+    >>> [form.shape for form in plain_forms(np.zeros((1, 2, 3, 3, 4)), (1, 8, 3, 3))]
+    [(1, 8, 3, 3)]
+    """
+    wanted = tuple(shape)
+    if value.shape == wanted:
+        return [value]
+    if value.ndim == len(wanted) and value.ndim <= MOST_AXES:
+        orders = permutations(range(value.ndim))
+        return [value.transpose(order) for order in orders if tuple(value.shape[axis] for axis in order) == wanted]
+    if value.ndim == len(wanted) + 1:
+        joined = [np.moveaxis(value, -1, axis + 1) for axis in range(len(wanted))]  # the block beside its axis
+        return [form.reshape(wanted) for axis, form in enumerate(joined) if _merged(form.shape, axis) == wanted]
+    return []
+
+
+def _merged(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """A shape with an axis and the one behind it as one."""
+    return (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
