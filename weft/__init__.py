@@ -40,6 +40,7 @@ _MODULES = {
     "nn": "nn",
     "func": "func",
     "jit": "jit",
+    "onnx": "onnx",
     "optim": "optim",
     "utils": "utils",
     "distributions": "distributions",

@@ -134,6 +134,9 @@ class Level:
     def made(self, tensor: Tensor) -> None:
         """Told of every tensor that is made meanwhile."""
 
+    def viewed(self, view: Tensor, source: Tensor) -> None:
+        """Told of every view that is made meanwhile."""
+
     def asks_grad(self, tensor: Tensor) -> None:
         """Told when the gradient of a leaf is added to."""
 

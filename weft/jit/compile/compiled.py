@@ -200,6 +200,9 @@ class Compiled:
             for number, tensor in enumerate(tensors):
                 recorder.adopt(tensor, number)
             for tensor in reached.tensors.values():
+                if tensor._base is not None:
+                    recorder.adopt_view(tensor)
+                    continue
                 is_whole = tensor._base is None and tensor._grad_fn is None and isinstance(tensor._array, np.ndarray)
                 if is_whole and id(tensor) not in recorder.outsiders:
                     recorder.guards.append((_memory, tensor, tensor._array))
