@@ -95,8 +95,7 @@ def _of_two_values(arrays: Sequence[Array], shape: Dims) -> NodeEntry | None:
 def _corners(matrix: Array) -> tuple[int, Any, Any] | None:
     """The first diagonal above which a matrix has another value than below it, and both values."""
     above, below = matrix[0, -1], matrix[-1, 0]
-    rows, columns = np.indices(matrix.shape, sparse=True)
-    apart = columns - rows
+    apart = np.arange(matrix.shape[1]) - np.arange(matrix.shape[0])[:, None]
     is_above = matrix == above
     if above == below or not is_above.any():
         return None
