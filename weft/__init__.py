@@ -41,6 +41,7 @@ _MODULES = {
     "nn": "nn",
     "func": "func",
     "jit": "jit",
+    "onnx": "onnx",
     "optim": "optim",
     "utils": "utils",
     "distributions": "distributions",

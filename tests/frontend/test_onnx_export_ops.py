@@ -44,7 +44,6 @@ REFUSES = {
     "isfinite",
     "isinf",
     "isnan",
-    "resize",
     "rnn",
 }
 REFUSES_BEFORE_20 = {"grid_sample"}  # volumes

@@ -245,6 +245,9 @@ class Recording:
     def made(self, tensor: Tensor) -> None:
         """Told of every tensor that is made meanwhile."""
 
+    def viewed(self, view: Tensor, source: Tensor) -> None:
+        """Told of every view that is made meanwhile."""
+
     def mapped(self, kind: type, tensor: Tensor, region: Any) -> StandIn:
         """A map between a base and a part of it, as `view_writes` names them."""
         if region.base_dtype != region.dtype:

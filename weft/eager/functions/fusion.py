@@ -80,6 +80,9 @@ class _Elements(Recording):
                 raise _Declined("a tensor is detached, which the gradient of a graph does not know")
             self._met[id(memory)] = memory
 
+    def viewed(self, view: Tensor, source: Tensor) -> None:
+        self.made(view)
+
     def decline(self, why: str) -> NoReturn:
         raise _Declined(why)
 

@@ -537,13 +537,15 @@ def root_of(tensor: Tensor) -> Tensor:
 
 def as_view(array: Memory, source: Tensor) -> Tensor:
     """A tensor over a part of another's memory."""
-    made = wrap(array)
+    made = untraced(array)
     made._counter = source._counter
     made._root = source if source._root is None else source._root
     made._base = base = source if source._base is None else source._base
     made._seen = base._history
     if not modes.grad:
         made._creation = NO_GRAD
+    if modes.trace is not None:
+        modes.trace.viewed(made, source)
     return made
 
 

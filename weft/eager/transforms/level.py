@@ -132,10 +132,19 @@ class Level:
     records = True
 
     def made(self, tensor: Tensor) -> None:
-        """Told of every tensor that is made meanwhile."""
+        """Told of every tensor that is made meanwhile, which a recording below wants to know."""
+        if self.below is not None:
+            self.below.made(tensor)
+
+    def viewed(self, view: Tensor, source: Tensor) -> None:
+        """Told of every view that is made meanwhile."""
+        if self.below is not None:
+            self.below.viewed(view, source)
 
     def asks_grad(self, tensor: Tensor) -> None:
         """Told when the gradient of a leaf is added to."""
+        if self.below is not None:
+            self.below.asks_grad(tensor)
 
     def put(self, target: Tensor, result: Tensor) -> None:
         """Writes values to a tensor."""
@@ -158,14 +167,23 @@ class Level:
 
     def host(self, function: Callable[..., Any], tensors: Sequence[Tensor]) -> Any:
         """Memory with what numpy computes of tensors."""
-        return function(*[array_of(tensor) for tensor in tensors])
+        if self.below is None or any([isinstance(memory_of(tensor), Batched) for tensor in tensors]):
+            return function(*[array_of(tensor) for tensor in tensors])
+        with self.outside():
+            return self.below.host(function, tensors)
 
     def check(self, check: Callable[..., None], tensor: Tensor) -> None:
         """Has a function look at values, of which each is looked at by itself."""
-        check(checked_elements(tensor))
+        if self.below is None:
+            check(checked_elements(tensor))
+            return
+        with self.outside():
+            self.below.check(check, memory_of(tensor).value if self.holds(tensor) else tensor)
 
     def decline(self, why: str) -> None:
         """Said by a function that looks at values, which it then asks for."""
+        if self.below is not None:
+            self.below.decline(why)
 
     def _each_by_operator(self, call: Call) -> list[Tensor]:
         tell_loop(call.op.name)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...base.errors import InvalidValue, RunError
-from ..autograd.modes import modes
 from ..functions.around import around_calls
 from ..functions.shape.join import cat
 from ..functions.shape.parts import narrow
@@ -15,7 +14,7 @@ from ..functions.shape.shape import movedim
 from ..tensor.tensor import Tensor, wrap
 from .batched import Batched, ElementsAsked
 from .batching import all as _rules  # noqa: F401  operators have their rules
-from .level import Level, RandomAsked, current_level, over_batch
+from .level import Level, RandomAsked, over_batch
 from .trees import Tree, flattened, spread
 
 __all__ = ["vmap"]
@@ -47,8 +46,6 @@ def vmap(
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         name = named(func)
-        if modes.trace is not None and current_level() is None:
-            modes.trace.decline("vmap runs a function on batches")
         axes, leaves, tree = _inputs(name, in_dims, args)
         size = _size(leaves, axes)
 

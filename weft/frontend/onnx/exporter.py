@@ -39,14 +39,15 @@ def to_onnx(
     opset: int = 17,
     dtype: Mapping[str, Any] | None = None,
     verify: Verify | None = None,
+    outputs: Sequence[str] = (),
 ) -> onnx.ModelProto:
     """The symbol as an ONNX model, checked by onnx itself, and written to `path` if given.
 
     `shape` and `dtype` say what the variables without a parameter are; float32 is assumed where
     nothing says otherwise. Dimensions that have names stay open. Tensors of the model have the names of
-    the symbol's outputs. What cannot be expressed is reported at once, with all nodes. A file appears
-    whole or not at all: `verify` is called with its path before it takes its place, and may raise.
-    Weights of more than 2 GiB go into a second file beside it.
+    the symbol's outputs, and the first ones those of `outputs`. What cannot be expressed is reported at once,
+    with all nodes. A file appears whole or not at all: `verify` is called with its path before it takes its place,
+    and may raise. Weights of more than 2 GiB go into a second file beside it.
 
     >>> from weft.core.symbol import Variable
     >>> from weft.core.op import Op
@@ -60,7 +61,7 @@ def to_onnx(
     _report(_without_writer(symbol))
     arrays = {name: _as_numpy(value) for name, value in params.items()}
     graph = _typed(symbol, arrays, shape or {}, dtype or {})
-    model, weights = _model(graph, arrays, opset)
+    model, weights = _model(graph, arrays, opset, outputs)
     if path is not None:
         return save(Path(path), model, weights, verify)
     model = with_weights(model, weights)
@@ -120,17 +121,20 @@ def _report(gaps: Unwritten) -> None:
 # The graph.
 
 
-def _model(graph: Graph, arrays: Mapping[str, np.ndarray], opset: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+def _model(
+    graph: Graph, arrays: Mapping[str, np.ndarray], opset: int, output_names: Sequence[str]
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """The model without its weights, and the weights."""
     writer = Writer(opset)
     names: dict[NodeEntry, str] = {}
     inputs = _variables(graph, arrays, writer, names)
     variables = set(names.values())
+    names |= _ends(graph, output_names, writer)
     write_nodes(writer, graph, names)
     written = variables.union(*(node.output for node in writer.nodes))
     _add_unwritten(graph, names, written, writer.gaps)
     _report(writer.gaps)
-    outputs = _outputs(graph, writer, names)
+    outputs = _outputs(graph, writer, names, output_names)
     nodes, used = _needed(writer.nodes, [item.name for item in outputs])
     proto = helper.make_graph(nodes, "weft", inputs, outputs)
     model = helper.make_model(
@@ -196,13 +200,29 @@ def _add_unwritten(graph: Graph, names: Mapping[NodeEntry, str], written: set[st
             gaps.setdefault((op.name, f"output {entry.index} of {op.name}"), []).append(entry.node.name)
 
 
-def _outputs(graph: Graph, writer: Writer, names: Mapping[NodeEntry, str]) -> list[onnx.ValueInfoProto]:
+def _ends(graph: Graph, output_names: Sequence[str], writer: Writer) -> dict[NodeEntry, str]:
+    """The tensors that have the names of outputs; all of the names are taken from then on."""
+    if len(output_names) > len(graph.outputs):
+        raise InvalidValue(f"{len(output_names)} names for {len(graph.outputs)} outputs: {list(output_names)}")
+    ends: dict[NodeEntry, str] = {}
+    for entry, name in zip(graph.outputs, output_names):
+        if writer.tensor_names.fresh(name) != name:
+            raise InvalidValue(f"an output cannot be called {name!r}", why="another output, or a variable, is")
+        if entry.node.op is not None:
+            ends.setdefault(entry._replace(version=0), name)
+    return ends
+
+
+def _outputs(
+    graph: Graph, writer: Writer, names: Mapping[NodeEntry, str], output_names: Sequence[str]
+) -> list[onnx.ValueInfoProto]:
     """The outputs; one that is a variable, or is there twice, gets a node of its own."""
     infos, seen = [], set()
-    for entry in graph.outputs:
+    for place, entry in enumerate(graph.outputs):
         name = names[entry._replace(version=0)]
         if entry.node.op is None or name in seen:
-            copied = writer.tensor_names.fresh(f"{name}_output")
+            given = place < len(output_names)
+            copied = output_names[place] if given else writer.tensor_names.fresh(f"{name}_output")
             writer.append("Identity", [name], [copied], copied, {})
             name = copied
         seen.add(name)

@@ -121,7 +121,9 @@ def write_nodes(writer: Writer, graph: Graph, names: dict[NodeEntry, str]) -> No
         if node.op is None:
             continue
         for index in range(node.num_outputs):
-            names[NodeEntry(node, index)] = writer.tensor_names.fresh(node.output_name(index))
+            entry = NodeEntry(node, index)
+            if entry not in names:
+                names[entry] = writer.tensor_names.fresh(node.output_name(index))
         rule = find_writer(node.op.name)
         if rule is None:
             writer.gaps.setdefault((node.op.name, ""), []).append(node.name)

@@ -21,7 +21,7 @@ from ...eager.tensor.tensor import Tensor
 from ...eager.tensor.types import get_default_dtype
 from ...nn.modules.module import Module
 from .guards import PLAIN, Guard, Reached, holds
-from .plan import Finish, Path, Result, Table
+from .plan import Act, Again, Finish, Host, Path, Result, SetGrad, Table, Touch
 from .recorder import Break, GivenUp, Recorder, seen_of
 from .structure import built, flattened
 
@@ -200,6 +200,9 @@ class Compiled:
             for number, tensor in enumerate(tensors):
                 recorder.adopt(tensor, number)
             for tensor in reached.tensors.values():
+                if tensor._base is not None:
+                    recorder.adopt_view(tensor)
+                    continue
                 is_whole = tensor._base is None and tensor._grad_fn is None and isinstance(tensor._array, np.ndarray)
                 if is_whole and id(tensor) not in recorder.outsiders:
                     recorder.guards.append((_memory, tensor, tensor._array))
@@ -212,13 +215,29 @@ class Compiled:
             results, backward = _results(recorder, outputs)
             recorder.close()
             recorder.flush_grads()
-            return Finish(structure, results, backward)
+            return Finish(structure, results, backward, self._again(recorder, results, args, kwargs))
         except BaseException:
             recorder.undo()
             raise
         finally:
             modes.trace = before
             recorder.restore()
+
+    def _again(self, recorder: Recorder, results: Sequence[Result], args: Any, kwargs: Any) -> Again | None:
+        """The function as it is, where running it once more changes nothing."""
+        steps = recorder.path.steps
+        if recorder.breaks or any(isinstance(step, (Act, SetGrad, Touch)) or _draws(step) for step in steps):
+            return None
+        structure, function = flattened((args, kwargs), []), self.function
+        moving = [place for place, result in enumerate(results) if result.output is not None]
+
+        def again(tensors: Sequence[Tensor]) -> list[Tensor]:
+            outputs: list[Tensor] = []
+            positional, named = built(structure, tensors)
+            flattened(function(*positional, **named), outputs)
+            return [outputs[place] for place in moving]
+
+        return again
 
     def _as_it_is(self, why: GivenUp, recorder: Recorder, state: Any, args: Any, kwargs: Any) -> Any:
         """Runs the function without a plan, now and from now on."""
@@ -269,6 +288,11 @@ def _results(recorder: Recorder, outputs: Sequence[Tensor]) -> tuple[list[Result
         results = [r if r.output is None else r._replace(output=None, end=backward) for r in results]
         return results, None
     return results, backward
+
+
+def _draws(step: Any) -> bool:
+    """Whether a step is numpy's that reads no tensor: it draws random numbers."""
+    return isinstance(step, Host) and not step.inputs
 
 
 def _key(value: Any, tensors: list[Tensor]) -> Any:

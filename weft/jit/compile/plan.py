@@ -13,7 +13,8 @@ import numpy as np
 
 from ...base.errors import RunError
 from ...base.kept import Kept
-from ...eager.autograd.modes import modes
+from ...eager.autograd.backward import grad as gradients_of
+from ...eager.autograd.modes import enable_grad, modes
 from ...eager.autograd.node import FREED, Grad, Meta, Node
 from ...eager.recording import part_of_memory
 from ...eager.tensor.tensor import Tensor, wrap
@@ -186,6 +187,9 @@ class Path:
         self.finish: Finish | None = None
 
 
+Again = Callable[[Sequence[Tensor]], list[Tensor]]  # the function as it is: arguments to results with gradients
+
+
 class Backward(NamedTuple):
     """The gradients of a function's results as a program of its own."""
 
@@ -199,12 +203,22 @@ class Backward(NamedTuple):
 
 
 class CompiledNode(Node):
-    """The backward call of a compiled function."""
+    """The backward call of a compiled function. Where its gradients are to be differentiated again, or are those of a
+    batch, the function runs as it is, and autograd knows the rest."""
 
-    def __init__(self, backward: Backward, table: Table, leaves: Sequence[Tensor]) -> None:
+    def __init__(
+        self,
+        backward: Backward,
+        table: Table,
+        leaves: Sequence[Tensor],
+        again: Again | None,
+        arguments: Sequence[Tensor],
+    ) -> None:
         metas = tuple(meta for _, meta in backward.grads)
         super().__init__(tuple(leaf._edge() for leaf in leaves), metas)
         self.backward = backward
+        self.again, self.arguments, self.leaves = again, arguments, leaves
+        self.before = [tensor._counter[0] for tensor in arguments]
         self.saved_rows: list[Any] | None = [table[number] for number, _ in backward.saved]
         self.versions = [counter[0] for counter, _ in backward.counters]
 
@@ -213,22 +227,20 @@ class CompiledNode(Node):
 
     def release(self) -> None:
         self.saved_rows = None
+        self.arguments = self.leaves = ()
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
         if self.saved_rows is None:
             raise RunError(FREED, hint="specify retain_graph=True when calling backward the first time")
-        if modes.grad:
+        counters = [*[c for c, _ in self.backward.counters], *[tensor._counter for tensor in self.arguments]]
+        if any(counter[0] != version for counter, version in zip(counters, [*self.versions, *self.before])):
             raise RunError(
-                "the gradient of a compiled function cannot be differentiated",
-                hint="compile a function that computes the gradient of the gradient, too",
+                "one of the variables needed for gradient computation has been modified by an inplace operation "
+                "after a compiled function used it",
+                hint="call backward() first, or change a clone()",
             )
-        for (counter, _), version in zip(self.backward.counters, self.versions):
-            if counter[0] != version:
-                raise RunError(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation "
-                    "after a compiled function used it",
-                    hint="call backward() first, or change a clone()",
-                )
+        if modes.grad or modes.trace is not None:
+            return self._by_autograd(grads)
         table: Table = [None] * self.backward.rows
         for (_, number), array in zip(self.backward.saved, self.saved_rows):
             table[number] = array
@@ -236,6 +248,19 @@ class CompiledNode(Node):
             table[number] = np.zeros(shape, dtype) if grad is None else np.require(grad._array, requirements="C")
         self.backward.segment.run(table)
         return [None if number is None else wrap(table[number]) for number in self.backward.results]
+
+    def _by_autograd(self, grads: list[Grad]) -> Sequence[Grad]:
+        if self.again is None:
+            raise RunError(
+                "the gradient of a compiled function cannot be differentiated",
+                why="it writes to tensors, draws random numbers, or asks for values, and would do so twice",
+                hint="compile a function that computes the gradient of the gradient, too",
+            )
+        with enable_grad():
+            outputs = self.again(self.arguments)
+        pairs = [(y, g) for y, g in zip(outputs, grads) if g is not None]
+        ys, gs = zip(*pairs)
+        return gradients_of(ys, self.leaves, gs, retain_graph=True, create_graph=modes.grad, allow_unused=True)
 
 
 class EndNode(Node):
@@ -265,12 +290,13 @@ class Finish(NamedTuple):
     structure: Any
     results: Sequence[Result]
     backward: Backward | None
+    again: Again | None = None
 
     def run(self, table: Table, arguments: Sequence[Tensor], build: Callable[[Any, Sequence[Any]], Any]) -> Any:
         node: Node | None = None
         if self.backward is not None:
             leaves = [arguments[leaf] if isinstance(leaf, int) else leaf for leaf in self.backward.leaves]
-            node = CompiledNode(self.backward, table, leaves)
+            node = CompiledNode(self.backward, table, leaves, self.again, arguments)
         made: list[Any] = []
         for result in self.results:
             if result.whole is not None and node is None and result.end is None:

@@ -20,7 +20,7 @@ from ...core.op import Op
 from ...eager.autograd.engine import Engine
 from ...eager.autograd.modes import modes
 from ...eager.dispatch import apply
-from ...eager.recording import Recording, StandIn, Storage
+from ...eager.recording import Recording, StandIn, Storage, part_of_memory
 from ...eager.tensor.memory import array_of, start_of
 from ...eager.tensor.tensor import Tensor, wrap
 from .plan import Act, Array, Backward, Host, Path, Seen, Segment, SetGrad, Table, Touch
@@ -154,11 +154,48 @@ class Recorder(Recording):
             return self.entry_of(tensor)
         if id(_owner(array)) in self.fresh:
             return self.constant(array)
+        if self.adopt_view(tensor):
+            return self.entry_of(tensor)
         if tensor._wrapped or tensor._base is not None:
             return self._alone(tensor)
         self.adopt(tensor)
         self.guards.append((_memory_of, tensor, array))
         return self.entry_of(tensor)
+
+    def adopt_view(self, tensor: Tensor) -> bool:
+        """Has a view that was made before be one of its base's stand-in, where nothing else decides what that is."""
+        base, array = tensor._base, tensor._array
+        if base is None or not isinstance(array, np.ndarray) or base._wrapped or tensor._requires_grad:
+            return False
+        if id(base) not in self.outsiders:
+            memory = base._array
+            if base._requires_grad or not isinstance(memory, np.ndarray) or id(_owner(memory)) in self.memories:
+                return False
+            self.adopt(base)
+            self.guards.append((_memory_of, base, memory))
+        known = self.outsiders[id(base)]
+        if known.argument is not None or known.tensor._requires_grad:
+            return False
+        seen = _seen_in(known.memory, part_of_memory(known.memory.layout, array, known.array))
+        self.outsiders[id(tensor)] = Outside(tensor, array, seen, None, 0, None)
+        self.grads[id(tensor)] = self.first_grads[id(tensor)] = tensor._grad
+        self.guards.append((_memory_of, tensor, array))
+        tensor._array = seen
+        return True
+
+    def viewed(self, view: Tensor, source: Tensor) -> None:
+        array: Any = view._array
+        memory: Any = source._array
+        if not isinstance(array, np.ndarray):
+            return
+        if id(_owner(memory)) in self.fresh:
+            self.made(view)
+            return
+        self.entry_of(source)  # which has a stand-in from then on, or is read alone
+        memory = source._array
+        if isinstance(memory, StandIn):
+            real = self.outsiders[id(source)].array
+            view._array = _seen_in(memory, part_of_memory(memory.layout, array, real))
 
     def _alone(self, tensor: Tensor) -> NodeEntry:
         """A view of memory that nothing else here sees; it is read, and not written."""

@@ -4,6 +4,7 @@ with the parameters that it reads."""
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from ...core.symbol import Symbol
 from ...eager.autograd.modes import modes, no_grad
 from ...eager.functions.all import FUNCTIONS
 from ...eager.tensor.memory import array_of
-from ...eager.tensor.tensor import Tensor
+from ...eager.tensor.tensor import Tensor, root_of
 from ...nn.modules.module import Module
 from .compiled import Compiled
 from .guards import Reached
@@ -26,7 +27,7 @@ from .recorder import GivenUp, Recorder, replaced
 from .structure import flattened
 
 
-class _OneGraph(Recorder):
+class OneGraph(Recorder):
     """A recording that must be one graph: what is only looked at is left out."""
 
     def __init__(self) -> None:
@@ -48,26 +49,36 @@ class _OneGraph(Recorder):
         raise Unsupported("a function that steps an optimiser is not one graph", hint="weft.compile takes it")
 
 
-def symbol_of(function: Any, inputs: Sequence[Tensor], names: Sequence[str] = ()) -> tuple[Symbol, dict[str, Array]]:
-    """A function of tensors as a symbol, and the parameters that it reads: those of a module by their names there.
+def symbol_of(
+    function: Any,
+    inputs: Sequence[Tensor],
+    names: Sequence[str] = (),
+    module: Module | None = None,
+    recorder: OneGraph | None = None,
+) -> tuple[Symbol, dict[str, Array]]:
+    """A function of tensors as a symbol, and the parameters that it reads: those of a module, which the function is or
+    calls, by their names there.
 
     >>> import weft
     >>> symbol, params = symbol_of(weft.nn.Linear(3, 2), [weft.ones(1, 3)], ["x"])
     >>> symbol.list_input_names(), sorted(params)
     (['x', 'weight', 'bias'], ['bias', 'weight'])
     """
-    module = function if isinstance(function, Module) else None
-    recorder = _OneGraph()
-    reached = Reached([function])
+    module = function if isinstance(function, Module) else module
+    recorder = recorder or OneGraph()
+    reached = Reached([function, module])
     called = [*names, *[f"input{n}" for n in range(len(names), len(inputs))]]
     own = {id(p): name for name, p in _named_tensors(module)}
     before = modes.trace
     try:
         for number, tensor in enumerate(inputs):
             recorder.adopt(tensor, number)
+        roots = Counter(id(root_of(tensor)) for tensor in reached.tensors.values())
         for tensor in reached.tensors.values():
-            if tensor._base is None and tensor._grad_fn is None:
+            if tensor._grad_fn is None and (tensor._base is None or roots[id(root_of(tensor))] == 1):
                 recorder.adopt(tensor)
+            else:
+                recorder.adopt_view(tensor)
         modes.trace = recorder
         outputs: list[Tensor] = []
         with no_grad():

@@ -137,8 +137,10 @@ def _attrs(kind: Any, plan: PoolPlan, axes: tuple[int | None, ...]) -> Any:
 
 
 def _pads(plan: PoolPlan, axis: int) -> tuple[int, int]:
-    """What goes before and after; a last window that sticks out asks for more."""
+    """What goes before and after, which is the same at all sizes; a last window that sticks out asks for more."""
     before, step = plan.padding[axis], plan.stride[axis]
+    if not plan.ceil:
+        return before, before
     reach = plan.dilation[axis] * (plan.kernel[axis] - 1) + 1
     needed = (plan.outs[axis] - 1) * step + reach
     return before, max(needed - plan.sizes[axis] - before, 0)

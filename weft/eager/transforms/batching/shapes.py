@@ -9,6 +9,7 @@ from typing import Any
 
 from ....core.op import Op, list_ops
 from ....core.pattern import OpPattern
+from ....ops._families import same_shape
 from ....ops.reduce.reductions import reduced_axes
 from ...dispatch import apply
 from ...functions.shape.shape import reshape
@@ -66,7 +67,7 @@ for _op in list_ops():
     if _pattern == OpPattern.ELEM_WISE and not Op.mutates.contains(_op):
         _op.batching = alone if _op.num_inputs == 1 else of_equal_shapes
     elif _pattern == OpPattern.BROADCAST and _op.parser is None and _op.name != "broadcast_like":
-        _op.batching = broadcasting
+        _op.batching = of_equal_shapes if Op.shape.get(_op) is same_shape else broadcasting
 register("conj real imag view_as_real view_as_complex angle sgn bitcast _no_derivative fft rfft irfft", alone)
 register("triangle inverse _cofactors det slogdet cholesky eigh qr svd svdvals pinv", alone)
 register("lu_factor geqrf eig eigvals matrix_exp ldl_factor", alone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -92,7 +93,7 @@ def _zeros(w: Writing) -> str:
 def batch_matmul(w: Writing) -> None:
     """A sum of no products is 0, which not every runtime knows."""
     flags = (w.params.transpose_a, w.params.transpose_b)
-    if not w.shape[-2 if flags[0] else -1]:
+    if w.shape[-2 if flags[0] else -1] == 0:
         w.give_value(_zeros(w))
         return
     sides = [_swapped(w, name, len(fact.shape)) if flag else name for name, fact, flag in zip(w.inputs, w.ins, flags)]
@@ -114,8 +115,7 @@ def attention(w: Writing) -> None:
     scores = w.node("Add", scores, mask[0]) if params.mask == "additive" else scores
     seen = mask[:1] if params.mask == "boolean" else []
     if params.is_causal:
-        before = np.tri(w.shape[-2], w.ins[1].shape[-2])
-        seen.append(w.constant(before, BOOL))
+        seen.append(_before(w, (w.shape[-2], w.ins[1].shape[-2])))
     if not seen:
         w.give("MatMul", w.node("Softmax", scores, axis=-1), value)
         return
@@ -123,6 +123,13 @@ def attention(w: Writing) -> None:
     lowest = w.constant(np.finfo(np.float16).min)
     shares = w.node("Softmax", w.node("Where", visible, scores, lowest), axis=-1)
     w.give("MatMul", w.node("Where", visible, shares, w.constant(0)), value)
+
+
+def _before(w: Writing, shape: tuple[Any, Any]) -> str:
+    """Where the place of a key is not after that of the query."""
+    if all(isinstance(dim, int) for dim in shape):
+        return w.constant(np.tri(*shape), BOOL)
+    return w.cast(w.node("Trilu", w.node("Expand", w.constant(1, FLOAT32), w.ints(shape)), upper=0), BOOL)
 
 
 @writes("grid_sample")
@@ -146,11 +153,19 @@ def upsampling(w: Writing) -> None:
 @writes("resize")
 def resize(w: Writing) -> None:
     params = w.params
-    w.require(not params.scales, "scales of its own")
     coordinates = params.coordinate_mode
     if coordinates == "auto":
         coordinates = "align_corners" if params.align_corners else "asymmetric"
     out = w.outs[0].shape
-    sizes = w.ints([out[params.layout.index(letter)] for letter in "NCHW"])
     attrs = {"nearest_mode": params.nearest_mode, "coordinate_transformation_mode": coordinates}
-    w.give_image(w.node("Resize", w.image(), "", "", sizes, mode=_METHODS[params.method], **attrs))
+    if params.scales:
+        by = [params.scales[which % len(params.scales)] for which in (0, 1)]
+        for letter, scale in zip("HW", by):
+            place = params.layout.index(letter)
+            size = w.shape[place] * (int(scale) if scale == int(scale) else scale)
+            fits = (math.floor(size) if isinstance(size, float) else size) == out[place]
+            w.require(fits, "scales that do not give its size")
+        wanted = ["", w.constant([1, 1, *by], FLOAT32)]
+    else:
+        wanted = ["", "", w.ints([out[params.layout.index(letter)] for letter in "NCHW"])]
+    w.give_image(w.node("Resize", w.image(), *wanted, mode=_METHODS[params.method], **attrs))

@@ -65,6 +65,31 @@ def log_of_one_plus(w: Writing) -> None:
     w.give("Where", small, near, w.node("Log", w.node("Add", x, w.constant(1))))
 
 
+@writes("exp2")
+def power_of_two(w: Writing) -> None:
+    w.give("Pow", w.constant(2), w.inputs[0])
+
+
+@writes("log2", "log10")
+def log_to_base(w: Writing) -> None:
+    base = 2 if w.op_name == "log2" else 10
+    w.give("Mul", w.node("Log", w.inputs[0]), w.constant(1 / math.log(base)))
+
+
+@writes("_root")
+def root(w: Writing) -> None:
+    w.give("Sqrt", w.inputs[0])
+
+
+@writes("logaddexp")
+def log_of_two(w: Writing) -> None:
+    """max(x, y) + log(1 + exp(-|x - y|)), where infinite ones of a kind differ by 0"""
+    x, y = w.inputs
+    zero = w.constant(0)
+    apart = w.node("Where", w.node("Equal", x, y), zero, w.node("Abs", w.node("Sub", x, y)))
+    w.give("Add", w.node("Max", x, y), w.node("Softplus", w.node("Neg", apart)))
+
+
 @writes("isnan", "isinf")
 def predicate(w: Writing) -> None:
     w.give_cast(w.node("IsNaN" if w.op_name == "isnan" else "IsInf", w.inputs[0]))
@@ -119,6 +144,33 @@ def modulo(w: Writing) -> None:
     other = w.node("Xor", w.node("Less", rest, zero), w.node("Less", y, zero))
     some = w.node("Not", w.node("Equal", rest, zero))
     w.give("Where", w.node("And", some, other), w.node("Add", rest, y), rest)
+
+
+@writes("fmod")
+def remainder(w: Writing) -> None:
+    """It has the sign of x; of integers it is 0 where y is 0."""
+    x, y = w.inputs
+    if is_float(w.dtype):
+        w.give("Mod", x, y, fmod=1)
+        return
+    zero = w.node("Equal", y, w.constant(0))
+    rest = w.node("Mod", x, w.node("Where", zero, w.constant(1), y), fmod=1)
+    w.give("Where", zero, w.constant(0), rest)
+
+
+@writes("floor_divide")
+def floor_quotient(w: Writing) -> None:
+    """Floats by their exact remainder: round((x - x fmod y) / y), less 1 where the remainder has not the sign of y."""
+    x, y = w.inputs
+    if is_integer(w.dtype):
+        w.give_value(floor_divided(w, x, y, w.dtype))
+        return
+    zero, rest = w.constant(0), w.node("Mod", x, y, fmod=1)
+    whole = w.node("Round", w.node("Div", w.node("Sub", x, rest), y))
+    other = w.node("Xor", w.node("Less", rest, zero), w.node("Less", y, zero))
+    lower = w.node("And", other, w.node("Not", w.node("Equal", rest, zero)))
+    whole = w.node("Sub", whole, w.node("Where", lower, w.constant(1), zero))
+    w.give("Where", w.node("Equal", y, zero), w.node("Div", x, y), whole)
 
 
 @writes("elemwise_pow", "broadcast_pow", "__rpow_scalar__")
@@ -202,6 +254,11 @@ def where(w: Writing) -> None:
     if w.rank < rank:
         condition = w.reshape(condition, w.shape + (1,) * (rank - w.rank))
     w.give("Where", condition, *w.inputs[1:])
+
+
+@writes("broadcast_where")
+def choose(w: Writing) -> None:
+    w.give("Where", w.inputs[0] if w.dtype == BOOL else w.cast(w.inputs[0], BOOL), *w.inputs[1:])
 
 
 @writes("clip", "_hard_tanh")

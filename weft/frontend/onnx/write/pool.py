@@ -23,10 +23,13 @@ class AxisWindows(NamedTuple):
     after: int
     extent: int
     many: int
+    rounded_up: bool
 
     @property
     def sticking_out(self) -> int:
-        """How far the last window reaches behind the data; the padding, or more."""
+        """How far the last window reaches behind the data; the padding, or more where windows are rounded up."""
+        if not self.rounded_up:
+            return self.after
         last = (self.many - 1) * self.stride + (self.size - 1) * self.dilation
         return max(last + 1 - self.before - self.extent, self.after)
 
@@ -43,7 +46,7 @@ def _windows(w: Writing) -> list[AxisWindows]:
     axes = [params.layout.index(letter) for letter in "HW"]
     sizes = zip(pair(params.pool_size), pair(params.strides), pair(params.dilation))
     return [
-        AxisWindows(*size, pads[i], pads[2 + i], w.shape[axis], w.outs[0].shape[axis])
+        AxisWindows(*size, pads[i], pads[2 + i], w.shape[axis], w.outs[0].shape[axis], params.ceil_mode)
         for i, (axis, size) in enumerate(zip(axes, sizes))
     ]
 
@@ -112,8 +115,11 @@ def global_pool2d(w: Writing) -> None:
 
 @writes("adaptive_avg_pool2d")
 def adaptive_avg_pool2d(w: Writing) -> None:
-    """P x Q^T, where each row of P and Q has the shares of one bin."""
+    """P x Q^T, where each row of P and Q has the shares of one bin; one bin of all is a node of its own."""
     layout, size = w.params.layout, w.params.output_size
+    if set(size) == {1}:
+        w.give_image(w.node("GlobalAveragePool", w.image()))
+        return
     height, width = (w.shape[layout.index(letter)] for letter in "HW")
     left, right = w.constant(_bins(height, size[0])), w.constant(_bins(width, size[-1]).T)
     w.give_image(w.node("MatMul", w.node("MatMul", left, w.image()), right))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from ....base.dtype import BOOL, INT32, INT64, is_float
+from ....base.extents import Extent
 from ..writing import Writing, writes
 from .math import floor_divided
 
@@ -49,7 +51,10 @@ def mean(w: Writing) -> None:
     if not axes:
         w.give_shaped(data)
         return
-    count = int(np.prod([w.shape[axis] for axis in axes]))
+    count = math.prod(w.shape[axis] for axis in axes)
+    if isinstance(count, Extent):
+        w.require(is_float(w.dtype), "integers along open dimensions")
+        count = 1  # of no elements the runtime says what it likes
     if is_float(w.dtype):
         mean = w.reduced("ReduceMean" if count else "ReduceSum", data, axes, w.params.keepdims)
         mean = mean if count else w.node("Div", mean, w.constant(0))
@@ -57,6 +62,32 @@ def mean(w: Writing) -> None:
         total = w.reduced("ReduceSum", w.cast(data, INT64), axes, w.params.keepdims)
         mean = w.cast(floor_divided(w, total, w.ints(count), INT64), w.dtype)
     _give_reduced(w, mean, axes, False)
+
+
+@writes("_norm", "logsumexp")
+def reduced_by_one(w: Writing) -> None:
+    """What ONNX has as one node."""
+    axes, data = reduced_axes(w, w.rank), w.inputs[0]
+    op = "ReduceL2" if w.op_name == "_norm" else "ReduceLogSumExp"
+    if axes:
+        w.give_shaped(w.reduced(op, data, axes))
+    else:
+        w.give_shaped(w.node("Abs", data) if w.op_name == "_norm" else data)
+
+
+@writes("_variance")
+def variance(w: Writing) -> None:
+    """The sum of squared distances from the mean over n - correction, and the mean."""
+    axes, data = reduced_axes(w, w.rank), w.inputs[0]
+    count = math.prod(w.shape[axis] for axis in axes)
+    w.require(not isinstance(count, Extent), "open dimensions that it is taken along")
+    middle = w.reduced("ReduceMean", data, axes) if axes else data
+    apart = w.node("Sub", data, middle)
+    squares = w.node("Mul", apart, apart)
+    squares = w.reduced("ReduceSum", squares, axes) if axes else squares
+    freedom = max(0.0, count - w.params.correction)
+    w.give_shaped(w.node("Div", squares, w.constant(freedom)))
+    w.give_value(w.reshape(middle, w.outs[1].shape), 1)
 
 
 @writes("argmax", "argmin")

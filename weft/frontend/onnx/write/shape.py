@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....base.dtype import FLOAT64, INT64
+from ....base.dtype import FLOAT64, INT64, is_float
 from ....ops.shape.expand import repeated_axes
 from ..tensors import CODE_OF
 from ..writing import Writing, writes
@@ -83,6 +83,48 @@ def _bounds(start: Any, stop: Any, step: int | None, dim: Any) -> tuple[Any, Any
 
 def _nth(values: tuple[int, ...], axis: int) -> int | None:
     return values[axis] if axis < len(values) else None
+
+
+@writes("part")
+def part(w: Writing) -> None:
+    """A slice along every axis, in another shape."""
+    if not w.rank:
+        w.give_shaped(w.inputs[0])
+        return
+    starts, ends = w.params.start, [_after(*row) for row in zip(w.params.start, w.params.length, w.params.step)]
+    cut = w.node("Slice", w.inputs[0], w.ints(starts), w.ints(ends), w.ints(range(w.rank)), w.ints(w.params.step))
+    w.give_shaped(cut)
+
+
+def _after(start: int, length: int, step: int) -> int:
+    """The end of a slice of `length` elements."""
+    return start + (length - 1) * step + 1 if length else start
+
+
+@writes("_part_grad")
+def placed_part(w: Writing) -> None:
+    """Zeros around the part, and between its elements."""
+    params, extents = w.params, w.outs[0].shape
+    w.require(all(isinstance(dim, int) for dim in extents), "open dimensions")
+    if not extents:
+        w.give_shaped(w.inputs[0])
+        return
+    rows = zip(params.start, params.length, params.step)
+    places = np.zeros(extents, bool)
+    places[tuple(slice(start, start + length * step, step) for start, length, step in rows)] = True
+    indices = w.constant(np.argwhere(places), INT64)
+    values = w.reshape(w.inputs[0], (-1,)) if places.any() else w.reshape(w.inputs[0], (0,))
+    w.give("ScatterND", w.node("Expand", w.constant(0), w.ints(extents)), indices, values)
+
+
+@writes("triangle")
+def triangle(w: Writing) -> None:
+    """Of floats and int64, which runtimes have."""
+    narrow = None if is_float(w.dtype) or w.dtype == INT64 else INT64
+    data = w.inputs[0] if narrow is None else w.cast(w.inputs[0], narrow)
+    diagonal = w.constant(w.params.diagonal, INT64)
+    made = w.node("Trilu", data, diagonal, upper=int(not w.params.lower))
+    w.give_value(made) if narrow is None else w.give_cast(made)
 
 
 @writes("slice_like")

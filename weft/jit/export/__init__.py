@@ -1,0 +1,1 @@
+"""Functions and modules written as files of other formats."""
