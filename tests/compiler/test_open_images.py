@@ -85,14 +85,20 @@ NETWORKS = {
         nn.Conv2d(3, 16, 3), nn.GroupNorm(4, 16), nn.InstanceNorm2d(16, affine=True), nn.Softmax(2)
     ),
     "around": lambda: nn.Sequential(stem(), Around()),
+    "transposed": lambda: nn.Sequential(
+        stem(), nn.ConvTranspose2d(16, 40, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(40, 1, 3, 2, 1, output_padding=1)
+    ),
+    "transposed in groups": lambda: nn.Sequential(
+        nn.ConvTranspose2d(3, 12, 3, 3, 1, dilation=2, groups=3), nn.ConvTranspose2d(12, 12, 2, 2, groups=12)
+    ),
 }
 
 
-def exported(network, tmp_path):
-    path, axes = tmp_path / "model.onnx", {"x": {0: "batch", 2: "height", 3: "width"}}
-    torch.onnx.export(
-        network, (torch.randn(2, 3, 26, 29),), str(path), input_names=["x"], dynamic_axes=axes, dynamo=False
-    )
+def exported(network, tmp_path, extents=(26, 29)):
+    path, names = tmp_path / "model.onnx", ("depth", "height", "width")
+    axes = {"x": {0: "batch", **{2 + axis: name for axis, name in enumerate(names[-len(extents) :])}}}
+    x = torch.randn(2, 3, *extents)
+    torch.onnx.export(network, (x,), str(path), input_names=["x"], dynamic_axes=axes, dynamo=False)
     return path
 
 
@@ -108,6 +114,37 @@ def test_one_program_serves_every_image(name, tmp_path):
         want = network(x).detach().numpy()
         assert got.shape == want.shape
         assert np.abs(got - want).max() <= 2e-5 * max(np.abs(want).max(), 1)
+    assert model.compilations == 1
+
+
+LINES = [(9,), (1,), (40,), (17,)]
+VOLUMES = [(4, 7, 9), (1, 2, 5), (7, 1, 20), (3, 16, 2)]
+OTHER_RANKS = {
+    "lines, transposed": (LINES, lambda: nn.Sequential(nn.ConvTranspose1d(3, 20, 8, 4, 2), nn.Conv1d(20, 5, 3, 1, 1))),
+    "volumes, transposed": (
+        VOLUMES,
+        lambda: nn.Sequential(
+            nn.ConvTranspose3d(3, 8, (3, 4, 2), (2, 2, 1), 1, output_padding=(1, 1, 0)), nn.ConvTranspose3d(8, 2, 1, 3)
+        ),
+    ),
+    "volumes": (
+        VOLUMES,
+        lambda: nn.Sequential(nn.Conv3d(3, 8, 3, (2, 1, 1), (1, 1, 2)), nn.MaxPool3d(3, 1, 1), nn.AvgPool3d(1, 2)),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", OTHER_RANKS)
+def test_one_program_serves_lines_and_volumes(name, tmp_path):
+    torch.manual_seed(3)
+    sizes, make = OTHER_RANKS[name]
+    network = disturbed(make())
+    model = weft.compile(exported(network, tmp_path, sizes[0]))
+    for batch, extents in enumerate(sizes, 1):
+        x = torch.randn(batch, 3, *extents)
+        (got,) = model.run({"x": x.numpy()})
+        np.testing.assert_allclose(got, network(x).detach().numpy(), rtol=1e-4, atol=1e-5)
     assert model.compilations == 1
 
 

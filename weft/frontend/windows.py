@@ -3,6 +3,7 @@ lines are images of one row, and volumes are gone through axis by axis."""
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from math import prod
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from ..base.dtype import INT64
 from ..base.errors import FormatError
+from ..base.shape import mul_dims
 from .building import Building
 from .emitter import Value
 
@@ -90,41 +92,76 @@ def _convolved_volumes(
     call: Building, op: str, data: Value, weight: Value, bias: Value | None, windows: Windows, **attrs: Any
 ) -> Value:
     """One axis less: the places along the first are items of the batch, its taps are channels."""
-    n, c, extent, *rest = call.shape(data)
-    (k, *kernel), stride, step = windows.kernel, windows.strides[0], windows.dilation[0]
-    out = (extent + sum(windows.sides[0]) - windows.reach[0]) // stride + 1
-    if out < 1:
-        raise FormatError(f"a kernel that reaches over {windows.reach[0]} for an extent of {extent}")
+    n, c, extent, *rest = call.dims(data)
+    (k, *kernel), stride, step, reach = windows.kernel, windows.strides[0], windows.dilation[0], windows.reach[0]
+    if isinstance(extent, int) and extent + sum(windows.sides[0]) < reach:
+        raise FormatError(f"a kernel that reaches over {reach} for an extent of {extent}")
     data = padded(call, data, {2: windows.sides[0]})
-    taps = [call.sliced(data, {2: (t * step, t * step + (out - 1) * stride + 1, stride)}) for t in range(k)]
+    taps = [_cut(call, data, {2: (t * step, reach - 1 - t * step, stride)}) for t in range(k)]
     stacked = call.op("stack", *taps, axis=2)  # (n, c, k, out, ...)
+    out = call.dims(stacked)[3]
     moved = call.op("transpose", stacked, axes=(0, 3, 1, 2, *range(4, 4 + len(rest))))
-    flat = call.reshape(moved, (n * out, c * k, *rest))
+    flat = call.reshape(moved, (mul_dims(n, out), mul_dims(c, k), *rest))
     filters, channels = call.shape(weight)[:2]
     weight = call.reshape(weight, (filters, channels * k, *kernel))
     flat = convolved(call, op, flat, weight, bias, windows.along(*range(1, len(windows.kernel))), **attrs)
-    return _as_second(call, call.reshape(flat, (n, out, *call.shape(flat)[1:])))
+    return _as_second(call, call.reshape(flat, (n, out, *call.dims(flat)[1:])))
 
 
 def _spread_volumes(
     call: Building, op: str, data: Value, weight: Value, bias: Value | None, windows: Windows, **attrs: Any
 ) -> Value:
     """The transpose: channels become the taps along the first axis, which are then put in their places."""
-    n, c, extent, *rest = call.shape(data)
+    n, c, extent, *rest = call.dims(data)
     k, channels = windows.kernel[0], attrs.pop("channels")
-    (more, *others), (before, behind) = attrs.pop("output_padding", (0,) * len(windows.kernel)), windows.sides[0]
-    flat = call.reshape(_as_second(call, data), (n * extent, c, *rest))
+    more, *others = attrs.pop("output_padding", (0,) * len(windows.kernel))
+    flat = call.reshape(_as_second(call, data), (mul_dims(n, extent), c, *rest))
     size, many, _, *kernel = call.shape(weight)
     weight = call.reshape(weight, (size, many * k, *kernel))
     inner = windows.along(*range(1, len(windows.kernel)))
     flat = convolved(call, op, flat, weight, None, inner, channels=channels * k, output_padding=tuple(others), **attrs)
-    taps = call.reshape(flat, (n, extent, channels, k, *call.shape(flat)[2:]))
-    out = (extent - 1) * windows.strides[0] + windows.reach[0] - before - behind + more
+    taps = call.reshape(flat, (n, extent, channels, k, *call.dims(flat)[2:]))
     moved = call.op("transpose", taps, axes=(0, 2, 3, 1, *range(4, 4 + len(rest))))
-    total = folded(call, moved, 2, windows.along(0), out)
+    total = _spread(call, moved, windows.along(0), more)
     if bias is None:
         return total
     return call.op("broadcast_add", total, call.reshape(bias, (channels, *[1] * (len(rest) + 1))))
+
+
+def _spread(call: Building, taps: Value, windows: Windows, more: int) -> Value:
+    """Results along one axis from (n, c, taps, sources, ...). Every stride-th result has the same taps, which stand on
+    sources side by side: these are added up, and results of all rests are interleaved."""
+    (k,), (stride,), _, (step,) = windows
+    ((before, behind),), (reach,) = windows.sides, windows.reach
+    longer = reach - stride - before - behind + more  # than stride times the sources
+    turns = -(-longer // stride)  # of each rest, beyond one for each source
+    places = [
+        [(tap, at // stride) for tap, at in enumerate(range(start, start - k * step, -step)) if at % stride == 0]
+        for start in range(before, before + stride)
+    ]
+    offsets = [offset for row in places for _, offset in row]
+    first, last = max(-min(offsets), 0), max(turns + max(offsets), 0)
+    taps = padded(call, taps, {3: (first, last)})
+    sums = []
+    for row in places:
+        parts = [_cut(call, taps, {2: (t, k - 1 - t), 3: (first + at, last - at - turns)}) for t, at in row]
+        sums.append(reduce(partial(call.op, "elemwise_add"), parts) if parts else None)
+    made = next(one for one in sums if one is not None)
+    shape = n, c, _, many, *rest = call.told(call.dims(made))
+    dense = [call.zeros(shape, call.dtype(made)) if one is None else one for one in sums]
+    whole = dense[0] if stride == 1 else call.op("stack", *dense, axis=4)
+    whole = call.reshape(whole, (n, c, mul_dims(many, stride), *rest))
+    return _cut(call, whole, {2: (0, turns * stride - longer)})
+
+
+def _cut(call: Building, value: Value, parts: dict[int, tuple[int, ...]]) -> Value:
+    """Along some axes the elements from the first on, without so many behind, every stride-th of them."""
+    if all(part in ((0, 0), (0, 0, 1)) for part in parts.values()):
+        return value
+    rows = [(*parts.get(axis, (0, 0)), 1)[:3] for axis in range(max(parts) + 1)]
+    begin, behind, stride = zip(*rows)
+    end = tuple(-count if count else 2**31 - 1 for count in behind)
+    return call.op("strided_slice", value, begin=begin, end=end, stride=stride)
 
 
 def _as_second(call: Building, value: Value) -> Value:
@@ -185,16 +222,16 @@ def _by_images(call: Building, values: list[Value], windows: Windows, of_images:
         return [as_line(call, image, 1) for image in images]
     if count == 2:
         return list(of_images(values, windows))
-    n, c, *depths, height, width = call.shape(values[0])
-    flat = [call.reshape(value, (n, c * prod(depths), height, width)) for value in values]
+    n, c, *depths, height, width = call.dims(values[0])
+    flat = [call.reshape(value, (n, mul_dims(c, *depths), height, width)) for value in values]
     flat = of_images(flat, windows.along(count - 2, count - 1))
-    rows, columns = call.shape(flat[0])[2:]
-    deep = [call.reshape(value, (n, c, *depths, rows * columns)) for value in flat]
+    rows, columns = call.dims(flat[0])[2:]
+    deep = [call.reshape(value, (n, c, *depths, mul_dims(rows, columns))) for value in flat]
     outer = windows.along(*range(count - 2))
     pads = (*outer.pads[: count - 2], 0, *outer.pads[count - 2 :], 0)
     kernel, strides, dilation = ((*row, 1) for row in (outer.kernel, outer.strides, outer.dilation))
     deep = _by_images(call, deep, Windows(kernel, strides, pads, dilation), of_images)
-    return [call.reshape(value, (*call.shape(value)[:-1], rows, columns)) for value in deep]
+    return [call.reshape(value, (*call.dims(value)[:-1], rows, columns)) for value in deep]
 
 
 def window_sums(call: Building, data: Value, windows: Windows, ceil: bool) -> Value:

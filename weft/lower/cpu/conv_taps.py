@@ -8,6 +8,7 @@ results side by side in registers, one broadcast source element and only the tap
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from contextlib import nullcontext
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -20,15 +21,16 @@ from ...core.ir import NodeEntry
 from ...ops._layouts import physical_index
 from ...ops.nn._convolution import Convolution
 from ...te.build import KernelBuilder
-from ...te.expr import Expr, as_expr, minimum
+from ...te.expr import Expr, as_expr, minimum, select
 from ...te.loops import Buffer
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Strides, Temporary, kernel_name
 from .long_sums import finished
 from .operands import Facts, Operand, Packed, element_or_zero, in_blocks, lanes_for, stored
-from .taps import Line, Phase, Run, code_size, padded, phases, reach, runs
+from .taps import Line, OpenRun, Phase, Reach, Run, code_size, open_run, padded, phases, reach, runs
 from .tile import MAX_ACROSS, MAX_PANELS, registers
 
+OPEN_ACROSS = 8  # results side by side where it is an argument how many there are: the last tile is seldom full
 MAX_CODE = 1600  # products in straight code, beyond which loops that test are the better choice
 
 
@@ -70,30 +72,46 @@ class TapPlan(NamedTuple):
     lanes: int
     blocks: int  # of a group; of all channels where every channel is a group
     panels: int
-    columns: list[tuple[Phase, list[Run]]]
+    columns: list[tuple[Phase, list[Run] | OpenRun]]
 
 
 def plan_of(job: TapSum, target: CpuTarget) -> TapPlan | None:
     """The tiles with the fewest operations for a product; None where the code would be too long."""
     channels = job.conv.groups if job.depthwise else job.channels
     lanes = lanes_for(channels, job.wide, target)
-    if lanes < 2:
-        return None
     blocks, line = -(-channels // lanes), job.line("W")
     budget, parts = registers(target), phases(line)
-    longest = max((phase.length for phase in parts), default=1)
     most = 1 if job.depthwise else min(MAX_PANELS, blocks)
     shares = any(len(phase.taps) > 1 for phase in parts)  # a source, read by one tap, is kept for the next
     sizes = [
         (padded(blocks, panels) * (1 + 1 / width + 1 / panels), panels, width)
-        for panels, width in product(range(1, most + 1), range(1, min(MAX_ACROSS, longest) + 1))
-        if width * panels + panels + (width if shares else 1) <= budget
+        for panels, width in product(range(1, most + 1), _widths(line, parts))
+        if width * panels + panels + (width if shares else 1) < budget  # one is left for what moves
     ]
     for _, panels, width in sorted(sizes):  # of equals with fewer panels: weights come from further away
-        columns = [(phase, runs(phase, line.sources, width)) for phase in parts]
-        if panels * sum(code_size(part) for _, part in columns) <= MAX_CODE:
+        columns = [_columns(phase, line, width) for phase in parts]
+        if panels * sum(_products(*part) for part in columns) <= MAX_CODE:
             return TapPlan(lanes, blocks, panels, columns)
     return None
+
+
+def _widths(line: Line, parts: Sequence[Phase]) -> Sequence[int]:
+    """How many results may stand side by side."""
+    if line.is_open:
+        return range(1, OPEN_ACROSS + 1)
+    return range(1, min(MAX_ACROSS, max((phase.length for phase in parts), default=1)) + 1)
+
+
+def _columns(phase: Phase, line: Line, width: int) -> tuple[Phase, list[Run] | OpenRun]:
+    make = open_run if line.is_open else runs
+    return phase, make(phase, line.sources, width)
+
+
+def _products(phase: Phase, columns: list[Run] | OpenRun) -> int:
+    """Products of one panel in straight code."""
+    if isinstance(columns, OpenRun):
+        return 2 * columns.width * len(phase.taps)
+    return code_size(columns)
 
 
 def tap_sum_kernels(
@@ -216,13 +234,13 @@ class _TapKernel:
             self.first = b.let("first", team % teams * plan.panels)
             self.image = b.let("image", p // extents["H"] % extents["N"])
             self.row = b.let("row", p % extents["H"])
-            rows = reach(self.job.line("H"), self.row)
-            self.rows = rows._replace(
-                taps=b.let("taps", rows.taps), first=b.let("tap", rows.first), at=b.let("at", rows.at)
-            )
-            for phase, parts in plan.columns:
-                for run in parts:
-                    self._run(phase, run)
+            self.rows = self._let(reach(self.job.line("H"), self.row))
+            for phase, columns in plan.columns:
+                if isinstance(columns, OpenRun):
+                    self._open_run(phase, columns)
+                else:
+                    for run in columns:
+                        self._run(phase, run)
 
     def _run(self, phase: Phase, run: Run) -> None:
         if run.tiles == 1:
@@ -231,36 +249,71 @@ class _TapKernel:
         with self.b.loop("tile", run.tiles) as tile:
             self._tile(phase, run, self.b.let("start", tile * run.width + run.start))
 
-    def _tile(self, phase: Phase, run: Run, start: Expr) -> None:
-        """Sums of a tile's results in registers, then what follows, and the stores."""
-        b, panels = self.b, self.plan.panels
+    def _open_run(self, phase: Phase, run: OpenRun) -> None:
+        b, width = self.b, run.width
+        every = Run(0, width, 1, (tuple(range(width)),) * len(phase.taps))
+        with b.loop("tile", (run.length + (width - 1)) // width) as tile:
+            start = b.let("start", tile * width)
+            with b.when((start >= run.whole) & (start + width <= run.rim)):
+                self._tile(phase, every, start)
+            with b.otherwise():
+                self._tile(phase, every, start, run)
+
+    def _tile(self, phase: Phase, run: Run, start: Expr, rim: OpenRun | None = None) -> None:
+        """Sums of a tile's results in registers, then what follows, and the stores. At the rim it is asked of each
+        result whether it is one, and of each source whether it is there."""
+        b = self.b
         with b.vector("lane", self.plan.lanes) as lane:
-            sums = [
-                [b.alloc("sum", self.job.wide, (), scope="register") for _ in range(panels)] for _ in range(run.width)
-            ]
-            for one in (one for row in sums for one in row):
-                b.store(one, (), 0)
+            sums = self._sums(run.width)
             if any(run.inside):
-                self._add_taps(phase, run, start, sums, lane)
+                self._add_taps(phase, run, start, sums, lane, rim is not None)
             for number, row in enumerate(sums):
                 column = (start + number) * phase.step + phase.first
-                for panel, one in enumerate(row):
-                    self._finish(one[()], column, panel, lane)
+                with nullcontext() if rim is None else b.when(start + number < rim.length):
+                    for panel, one in enumerate(row):
+                        self._finish(one[()], column, panel, lane)
 
-    def _add_taps(self, phase: Phase, run: Run, start: Expr, sums: list[list[Buffer]], lane: Expr) -> None:
+    def _sums(self, width: int) -> list[list[Buffer]]:
+        """Registers for so many results in all panels."""
+        b, panels = self.b, range(self.plan.panels)
+        sums = [[b.alloc("sum", self.job.wide, (), scope="register") for _ in panels] for _ in range(width)]
+        for one in (one for row in sums for one in row):
+            b.store(one, (), 0)
+        return sums
+
+    def _add_taps(
+        self, phase: Phase, run: Run, start: Expr, sums: list[list[Buffer]], lane: Expr, at_rim: bool
+    ) -> None:
         b, rows = self.b, self.rows
+        reads = [
+            (across, [(number, *self._place((start + number) * phase.stride + offset, at_rim)) for number in columns])
+            for (across, offset), columns in zip(phase.taps, run.inside)
+            if columns
+        ]
         with b.loop("j", rows.taps) as j:
             tap = b.let("p", rows.first + j * rows.step)
             row = b.let("y", rows.at + j * rows.distance)
             with b.loop("r", self.job.deep) as r:
-                for (across, offset), columns in zip(phase.taps, run.inside):
-                    if columns:
-                        weights = self._weights(r, tap, across, lane)
-                    for number in columns:
-                        place = (start + number) * phase.stride + offset
+                for across, columns in reads:
+                    weights = self._weights(r, tap, across, lane)
+                    for number, place, inside in columns:
                         value = b.let("v", self._source(r, row, place, lane))
                         for one, weight in zip(sums[number], weights):
-                            b.store(one, (), one[()] + value * weight)
+                            total = one[()] + value * weight
+                            b.store(one, (), total if inside is None else select(inside, total, one[()]))
+
+    def _place(self, place: Expr, at_rim: bool) -> tuple[Expr, Expr | None]:
+        """Where a source is read, and whether it is there; where it is not, the first is read in its place."""
+        if not at_rim:
+            return place, None
+        at = self.b.let("at", place)
+        inside = self.b.let("inside", (at >= 0) & (at < self.job.line("W").sources))
+        return self.b.let("place", select(inside, at, 0)), inside
+
+    def _let(self, found: Reach) -> Reach:
+        b = self.b
+        taps, first, at = b.let("taps", found.taps), b.let("tap", found.first), b.let("at", found.at)
+        return found._replace(taps=taps, first=first, at=at)
 
     def _weights(self, r: Expr, tap: Expr, across: int, lane: Expr) -> list[Expr]:
         return [

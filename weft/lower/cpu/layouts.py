@@ -283,7 +283,7 @@ def packed_conv2d_transpose(params: Any, inputs: Symbol, facts: Sequence[Fact], 
     plain = params.layout == "NCHW" and params.kernel_layout == "OIHW"
     lanes = lanes_for(params.channels, FLOAT32, target)
     fits = params.groups == 1 and params.channels % lanes == 0 and lanes > 1
-    if not plain or not fits or not _is_image_known(shape) or facts[0].dtype != FLOAT32:
+    if not plain or not fits or shape is None or not isinstance(shape[1], int) or facts[0].dtype != FLOAT32:
         return None
     attrs = {**canonical(params), "kernel_layout": f"IOHW{lanes}i"}
     if shape[1] % lanes == 0:

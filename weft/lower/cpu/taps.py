@@ -6,20 +6,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from math import gcd
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...ops.nn._windows import Window
 from ...te.expr import Expr, as_expr, maximum, minimum, select
+from ...te.extents import is_open, lesser
 from .tile import balanced
 
 
 class Line(NamedTuple):
-    """One axis: `outs` results from `sources` elements, forward or transposed."""
+    """One axis: `outs` results from `sources` elements, forward or transposed. Both are numbers or arguments."""
 
     window: Window
-    outs: int
-    sources: int
+    outs: Any
+    sources: Any
     transposed: bool
+
+    @property
+    def is_open(self) -> bool:
+        return is_open(self.outs) or is_open(self.sources)
 
 
 class Phase(NamedTuple):
@@ -28,7 +33,7 @@ class Phase(NamedTuple):
 
     first: int
     step: int
-    length: int
+    length: Any
     stride: int
     taps: tuple[tuple[int, int], ...]
 
@@ -37,10 +42,20 @@ class Run(NamedTuple):
     """`tiles` times `width` results side by side, from `start` on; `inside` says for each tap
     which of them have a source, the same for all tiles of the run."""
 
-    start: int
+    start: Any
     width: int
-    tiles: int
+    tiles: Any
     inside: tuple[tuple[int, ...], ...]
+
+
+class OpenRun(NamedTuple):
+    """Tiles of `width` results side by side that cover `length`, an argument. The sources of results from `whole` on,
+    below `rim`, are all there; elsewhere each is asked for."""
+
+    width: int
+    length: Any
+    whole: Any
+    rim: Any
 
 
 def phases(line: Line) -> list[Phase]:
@@ -55,8 +70,8 @@ def phases(line: Line) -> list[Phase]:
         offsets = tuple((tap, place - window.before) for tap, place in taps)
         return [Phase(0, 1, outs, window.stride, offsets)]
     made = []
-    for first in range(min(window.stride, outs)):
-        count = -(-(outs - first) // window.stride)
+    for first in range(window.stride if is_open(outs) else min(window.stride, outs)):
+        count = (outs - first + (window.stride - 1)) // window.stride
         start = first + window.before
         own = [(tap, (start - d) // window.stride) for tap, d in taps if _meets(start - d, window)]
         made.append(Phase(first, window.stride, count, 1, tuple(own)))
@@ -90,6 +105,16 @@ def runs(phase: Phase, sources: int, width: int) -> list[Run]:
         members = list(same)
         found.append(members[0]._replace(tiles=sum(run.tiles for run in members)))
     return found
+
+
+def open_run(phase: Phase, sources: Any, width: int) -> OpenRun:
+    """The same for any number of results."""
+    offsets = [offset for _, offset in phase.taps]
+    if not offsets:
+        return OpenRun(width, phase.length, 0, phase.length)
+    whole = max(-(min(offsets) // phase.stride), 0)
+    reached = (sources - 1 - max(offsets)) // phase.stride + 1
+    return OpenRun(width, phase.length, whole, lesser(reached, phase.length))
 
 
 def _inner_tiles(phase: Phase, sources: int, start: int, turns: int, count: int) -> tuple[int, int]:
