@@ -42,6 +42,42 @@ def test_any_product_between_guard_pages(leading, depth, columns, target, front)
     agrees(found, x.astype("d") @ w)
 
 
+@settings(max_examples=40)
+@given(
+    st.lists(st.integers(1, 3), min_size=0, max_size=2),
+    st.sampled_from([8, 9, 16, 31, 70]),
+    st.sampled_from([1, 16, 17, 33, 400]),
+    st.sampled_from([1, 3, 16, 31, 48, 100]),
+    st.sampled_from([(True, False), (False, True), (True, True)]),
+    st.sampled_from(TARGETS),
+    st.booleans(),
+)
+def test_matrices_read_down_their_columns_between_guard_pages(leading, rows, depth, columns, turned, target, front):
+    a, b = normal(*leading, rows, depth), normal(*leading, depth, columns)
+    stored = [x.swapaxes(-1, -2).copy() if is_turned else x for x, is_turned in zip((a, b), turned)]
+    attrs = {"transpose_a": turned[0], "transpose_b": turned[1]}
+    for op in ["batch_matmul", *(["matmul"] if not leading else [])]:
+        (found,) = run_lowered(Op.get(op), Sample(stored, attrs, None), target, lambda x: guarded(x, front))
+        agrees(found, a.astype("d") @ b)
+
+
+def test_gradients_of_a_layer_pack_nothing_but_the_weight():
+    """What a training step of a layer runs: of dw = g' x no transpose and no packed copy is left."""
+    sym, x, w, g = weft.symbol, normal(4, 32, 48), normal(40, 48), normal(4, 32, 40)
+    names = [sym.Variable(name) for name in "xwg"]
+    computed = sym.relu(names[0]), sym.relu(names[2])
+    dw = sym.matmul(sym._as_rows(computed[1]), sym._as_rows(computed[0]), transpose_a=True)
+    dx = sym.matmul(computed[1], names[1])
+    model = weft.compile(sym.Group([dw, dx]), shape={"x": x.shape, "w": w.shape, "g": g.shape})
+    found = model.run({"x": x, "w": w, "g": g})
+    kept, rows = (np.maximum(value, 0).astype("d").reshape(128, -1) for value in (x, g))
+    agrees(found[0], rows.T @ kept)
+    agrees(found[1], (rows @ w).reshape(x.shape))
+    operators = [name for kernel in model.report().kernels for name in kernel.operators]
+    assert "transpose" not in operators
+    assert operators.count("_pack_panels") == 1
+
+
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.isa)
 @pytest.mark.parametrize(
     "shape",

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...base.cpu_facts import THREADS
 from ...base.cpu_target import CpuTarget, host
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import DTypeError, LayoutError, ShapeError
 from ...lower.cpu.open.matrices.product import product_kernel
 from ...lower.cpu.open.matrices.skinny_product import ACROSS, MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
 from ...lower.cpu.open.tile import TileSize, tile_size
-from ...lower.cpu.product import BLOCK, panel_elements
+from ...lower.cpu.product import panel_elements
+from ...lower.cpu.product_turns import TURNS_PER_CORE, even_part, products_per_nanosecond, turn_of
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
 from .calls import Array
@@ -25,13 +25,6 @@ from .thresholds import FROM
 
 MAX_DOT = 16  # rows or columns, up to which runs of products are multiplied in place
 MIN_DOT_DEPTH = 64
-TURNS_PER_CORE = 4
-MOST_GROUPS = 32  # ways to cut columns that are looked at
-WAITING = 0.2  # of a turn, for the thread that is done last
-PACKING = 12.0  # of an element of b, in multiplications of one
-LOADING = {"rows": 5.0, "packed": 24.0, "dot": 5.0}  # of an element of a
-EVEN = 8  # products that a part is a multiple of
-NARROW = 0.4  # of what a panel costs that is not as wide as a tile
 RUN = 1024  # bytes of a row, below which columns are not cut
 
 _ONE = np.zeros(2, np.int64)
@@ -165,11 +158,6 @@ def _starts(leading: tuple[int, ...], a_steps: tuple[int, ...], b_steps: tuple[i
     return starts.reshape(-1)
 
 
-def products_per_nanosecond() -> float:
-    """Of one core, in register tiles."""
-    return host().facts.flops / 2e9
-
-
 class OpenProductPlan(NamedTuple):
     """A kernel, rows and columns of a turn, products of a part, turns, and nanoseconds of work."""
 
@@ -192,15 +180,15 @@ def plan_product(
     if kind == "skinny":
         turn = rows, _skinny_turn(batch, columns, dtype)
     elif kind == "dot":
-        turn = _cut(kind, batch, rows, columns, depth, TileSize(4, 1, ACROSS), columns)
+        turn = turn_of(kind, batch, (rows, depth, columns), TileSize(4, 1, ACROSS), columns, host())
     else:
-        part = _part(depth)
+        part = even_part(depth)
         most = max(panel_elements(dtype, host()) // (part * size.width), 1) * size.width
-        turn = _cut(kind, batch, rows, columns, depth, size, most)
+        turn = turn_of(kind, batch, (rows, depth, columns), size, most, host())
     turns = batch * -(-rows // turn[0]) * -(-columns // turn[1])
     multiplications = batch * rows * columns * depth
     read = batch * depth * (rows + columns) * dtype.itemsize
-    work = max(multiplications / products_per_nanosecond(), read * 1e9 / host().facts.last_rate)
+    work = max(multiplications / products_per_nanosecond(host()), read * 1e9 / host().facts.last_rate)
     return OpenProductPlan(kernel(any_product, dtype, kind), *turn, part, turns, work)
 
 
@@ -218,33 +206,6 @@ def _skinny_turn(batch: int, columns: int, dtype: DType) -> int:
     line = RUN // dtype.itemsize
     even = -(-columns // (-(-TURNS_PER_CORE * host().cores // batch) * line)) * line
     return min(even, skinny_columns(dtype))
-
-
-def _part(depth: int) -> int:
-    """Products of a part: equal ones, that tiles take without a rest."""
-    parts = -(-depth // BLOCK)
-    return min(-(-depth // (parts * EVEN)) * EVEN, BLOCK)
-
-
-def _cut(kind: str, batch: int, rows: int, columns: int, depth: int, size: TileSize, most: int) -> tuple[int, int]:
-    """Rows and columns of a turn, multiples of a tile's rows and lanes, the columns at most `most`:
-    what this machine is expected to be done with first."""
-    work = batch * rows * columns * depth
-    cores = host().cores if work >= THREADS.wake * products_per_nanosecond() else 1
-    waiting = WAITING if cores > 1 else 0.0
-    fewest = -(-columns // most)
-    wanted = {-(-turns // batch) for turns in (cores, 2 * cores, TURNS_PER_CORE * cores)}
-    best = (float("inf"), rows, columns)
-    for groups in range(fewest, fewest + min(max(wanted), MOST_GROUPS)):
-        turn_columns = -(-columns // (groups * size.lanes)) * size.lanes
-        for count in wanted:
-            turn_rows = -(-rows // (-(-count // groups) * size.rows)) * size.rows
-            turns = batch * -(-columns // turn_columns) * -(-rows // turn_rows)
-            cost = 1 + PACKING / min(turn_rows, rows) + LOADING[kind] / min(turn_columns, columns)
-            cost += NARROW * (-turn_columns % size.width) / turn_columns
-            time = cost * turn_rows * turn_columns * (-(-turns // cores) + waiting)
-            best = min(best, (time, turn_rows, turn_columns))
-    return best[1:]
 
 
 def any_product(dtype: DType, kind: str, target: CpuTarget) -> Kernel:

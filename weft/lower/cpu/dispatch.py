@@ -23,6 +23,7 @@ LOWERING = Lowering[CpuTarget](
         "_winograd_conv2d": Template(winograd_kernels, takes_strides=True, takes_open_sizes=True),
         "_packed_matmul": Template(product_kernels, takes_open_sizes=True),
         "batch_matmul": Template(batched_kernels, takes_strides=True, takes_open_sizes=True),
+        "matmul": Template(batched_kernels, takes_strides=True, takes_open_sizes=True),
         "_byte_matmul": Template(byte_product_kernels),
         "_byte_conv2d": Template(byte_product_kernels),
         "_strided_attention": Template(attention_kernels, takes_open_sizes=True),

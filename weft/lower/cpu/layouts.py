@@ -24,6 +24,7 @@ from ...ops.nn import conv, halo, packed, rnn, winograd  # noqa: F401  the opera
 from ...ops.nn._rnn_kernels import PANEL
 from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
 from .operands import lanes_for
+from .product import packs_columns
 
 MANY_ROWS = 64  # for which a matrix that is computed in the same run is packed
 
@@ -215,24 +216,51 @@ def packed_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: Cp
     data, weight = inputs
     if not params.transpose_a:
         return _packed(data, weight, facts, target, transposed=params.transpose_b)
-    shape = facts[0].shape
-    if not is_static(shape) or len(shape) != 2:
+    shapes = [fact.shape for fact in facts[:2]]
+    if not all(is_static(shape) and len(shape) == 2 for shape in shapes):
         return None
-    turned = Op.get("transpose")(as_written(data, facts[0]), axes=(1, 0))  # rows, which a tile reads along
-    rows = Fact(shape[::-1], facts[0].dtype)
-    return _packed(turned, weight, [rows, facts[1]], target, transposed=params.transpose_b)
+    turned = [_turned(shape, by) for shape, by in zip(shapes, (True, params.transpose_b))]
+    if facts[0].dtype == facts[1].dtype and packs_columns(*turned, True, params.transpose_b, facts[0].dtype):
+        return None
+    rows = Op.get("transpose")(as_written(data, facts[0]), axes=(1, 0))  # which a tile reads along
+    return _packed(rows, weight, [Fact(turned[0], facts[0].dtype), facts[1]], target, params.transpose_b)
 
 
 def turned_batch_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
-    """Products of matrices that are read down their columns, with those turned first."""
-    if not (params.transpose_a or params.transpose_b) or any(not is_static(fact.shape) for fact in facts[:2]):
+    """Products of matrices that are read down their columns: by the template, which packs what it reads, with
+    transposes before them taken in; where it does not serve them, with those matrices turned first."""
+    if any(not is_static(fact.shape) for fact in facts[:2]):
+        return None
+    sides, turned = list(inputs), [params.transpose_a, params.transpose_b]
+    for number, (side, fact) in enumerate(zip(inputs, facts)):
+        if not fact.layout.defined and _swaps_last_axes(side, len(fact.shape or ())):
+            sides[number], turned[number] = Symbol([side.outputs[0].node.inputs[0]]), not turned[number]
+    shapes = [_turned(fact.shape, by) for fact, by in zip(facts, (params.transpose_a, params.transpose_b))]
+    alike = facts[0].dtype == facts[1].dtype
+    if alike and packs_columns(*shapes, *turned, facts[0].dtype):
+        attrs = {"transpose_a": turned[0], "transpose_b": turned[1]}
+        return None if sides == list(inputs) else Op.get("batch_matmul")(*sides, **attrs)
+    if not (params.transpose_a or params.transpose_b):
         return None
     sides = []
-    for side, fact, turned in zip(inputs, facts, (params.transpose_a, params.transpose_b)):
+    for side, fact, is_turned in zip(inputs, facts, (params.transpose_a, params.transpose_b)):
         value, rank = as_written(side, fact), len(fact.shape or ())
-        axes = (*range(rank - 2), rank - 1, rank - 2)
-        sides.append(Op.get("transpose")(value, axes=axes) if turned else value)
+        sides.append(Op.get("transpose")(value, axes=_last_axes_swapped(rank)) if is_turned else value)
     return Op.get("batch_matmul")(*sides)
+
+
+def _last_axes_swapped(rank: int) -> tuple[int, ...]:
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _swaps_last_axes(side: Symbol, rank: int) -> bool:
+    node = side.outputs[0].node
+    return node.op_name == "transpose" and tuple(axis % rank for axis in node.params.axes) == _last_axes_swapped(rank)
+
+
+def _turned(shape: Any, is_turned: bool) -> Any:
+    """The shape of the matrices that are multiplied."""
+    return (*shape[:-2], shape[-1], shape[-2]) if is_turned else shape
 
 
 def as_written(data: Symbol, fact: Fact) -> Symbol:

@@ -30,6 +30,7 @@ from ..group import LoweredKernel, Strides, kernel_name
 from .long_sums import LONG_PRODUCT
 from .open.matrices.pack import Columns, pack_panel, pack_rows
 from .open.tile import TileSize, ceil_div, clamped, lanes_from, opaque, tile_size
+from .product_turns import BLOCK, even_part, turn_of
 from .stage import lower_group
 from .tile import balanced, registers
 from .tile_walk import Sizes, choose, counted, even_groups, leading_index, place_of, tiles_and_rest, total_of
@@ -38,7 +39,6 @@ MANY_ROWS = 60  # what a tile is chosen for where the number of rows is an argum
 MAX_ROWS, MAX_PANELS = 8, 8  # of a tile; more rows may not fit the ways of the first cache
 PANEL_COST = 2.0  # of a vector of weights, which comes from the second cache, over a broadcast
 LONG_SUM = 1536  # products, from which on a sum is cut
-BLOCK = 384  # products of a block
 MAX_BLOCKS = 512  # so that rounding errors of adding them up stay small
 UNROLL = 4  # of sums whose length is known; for others more takes longer to compile and is no faster
 NEAR_LINES = 16  # how far ahead weights are asked for that are read once
@@ -131,18 +131,19 @@ def _finish(b: KernelBuilder, epilogue: Epilogue, shape: Sequence[Any]) -> Finis
 def batched_kernels(
     group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget, strides: Strides | None = None
 ) -> list[LoweredKernel]:
-    """The kernel of a batch_matmul whose number of columns is an argument, so that no vectors of its result are known,
-    or whose columns are not side by side, for many rows. Others are as good by the generic ones."""
+    """The kernel of a batch_matmul, or a matmul of two matrices, whose number of columns is an argument, so that no
+    vectors of its result are known, or one that packs what it reads. Others are as good by the generic ones."""
     node = group.master or group.nodes[0]
     specs = [static_spec(fact(entry)) for entry in (*node.inputs, group.outputs[0])]
     (data, _), (weight, _), (made, dtype) = specs
     turned, swapped = node.params.transpose_a, node.params.transpose_b
     suits = dtype in (FLOAT32, FLOAT64) and all(spec[1] == dtype for spec in specs)
+    suits = suits and (node.op_name == "batch_matmul" or len(data) == len(weight) == 2)
     apart = strides or len(group.outputs) > 1 or not set(node.inputs) <= set(group.inputs)
     depth, size = data[-2 if turned else -1], tile_size(target, dtype)
-    many = swapped and (is_open(made[-2]) or made[-2] >= MAX_ROWS)
+    packs = packs_columns((*made[:-1], depth), (depth, made[-1]), turned, swapped, dtype)
     short = not is_open(depth) and depth < SHORTEST
-    if apart or short or not suits or not (many or is_open(made[-1])) or not fewest(made):
+    if apart or short or not suits or not (packs or is_open(made[-1])) or not fewest(made):
         return lower_group(group, fact, target, strides)
     b, leading = KernelBuilder(kernel_name(group)), made[:-2]
 
@@ -153,12 +154,34 @@ def batched_kernels(
     factors = matrix("data", data, turned), matrix("weight", weight, swapped)
     epilogue = Epilogue(b, group, fact)
     matrices = *factors, matrix("out", made, False)
-    block = BLOCK if is_open(depth) else min(depth, BLOCK)
     packing = Packing(panel_elements(dtype, target), target.facts.line_bytes // dtype.itemsize, turned)
-    vectors, most = (made[-1] + (size.lanes - 1)) // size.lanes, packing.elements // (block * size.width) * size.vectors
-    plan = open_plan((made[-2], depth, made[-1]), size, block, TURN_ROWS // size.rows, lesser(vectors, most))
+    plan = _packing_plan(prod(leading), (made[-2], depth, made[-1]), size, packing, target)
     Product(b, plan, matrices, _finish(b, epilogue, made), prod(leading), packing=packing).write()
     return [_lowered(b, group, epilogue, prod(made) * depth)]
+
+
+def _packing_plan(
+    batch: Any, extents: tuple[Any, Any, Any], size: TileSize, packing: Packing, target: CpuTarget
+) -> ProductPlan:
+    """Turns as the target likes them, where all sizes are numbers."""
+    _, depth, columns = extents
+    if any(map(is_open, (batch, *extents))):
+        block = BLOCK if is_open(depth) else min(depth, BLOCK)
+        vectors = (columns + (size.lanes - 1)) // size.lanes
+        most = packing.elements // (block * size.width) * size.vectors
+        return open_plan(extents, size, block, TURN_ROWS // size.rows, lesser(vectors, most))
+    block = min(even_part(depth), depth)
+    most = packing.elements // (block * size.width) * size.width
+    turn_rows, turn_columns = turn_of("packed" if packing.rows else "rows", batch, extents, size, most, target)
+    return open_plan(extents, size, block, turn_rows // size.rows, turn_columns // size.lanes)
+
+
+def packs_columns(data: Sequence[Any], weight: Sequence[Any], turned: bool, swapped: bool, dtype: DType | None) -> bool:
+    """Whether matrices of these shapes, of which one or both are read down their columns, are packed by the kernel that
+    multiplies them: many rows, and sums long enough."""
+    rows, depth = data[-2:]
+    many, long = (is_open(rows) or rows >= MAX_ROWS), (is_open(depth) or depth >= SHORTEST)
+    return dtype in (FLOAT32, FLOAT64) and (turned or swapped) and many and long
 
 
 def _leading_place(b: KernelBuilder, number: Expr, leading: Sequence[Any], own: Sequence[Any]) -> Any:
@@ -256,12 +279,14 @@ class _Part(NamedTuple):
 
 
 class _Strip(NamedTuple):
-    """`rows` rows from number `row` on, which are tile number `tile`; reads an element by row and product."""
+    """`rows` rows from number `row` on, which are tile number `tile`; reads an element by row and product. `after` is
+    where the rows begin that are packed next, if any are packed."""
 
     rows: int
     row: Expr
     tile: Expr
     read: Callable[[int, Expr], Expr]
+    after: Expr | None = None
 
 
 class _Panel(NamedTuple):
@@ -411,7 +436,8 @@ class Product:
                 steps, extents = (a.row_step, a.column_step), (self.plan.rows - row, part.depth)
                 pack_rows(b, a.buffer, first, steps, self.packed, count, extents)
             start = b.let("start", number % 2 * self.size.rows)
-            return _Strip(rows, row, tile, lambda i, k: self.packed[start + k * count + i])
+            after = b.let("after", first + (count - start) * a.row_step)
+            return _Strip(rows, row, tile, lambda i, k: self.packed[start + k * count + i], after)
         if self.plan.rows_fit:
             return _Strip(rows, row, tile, lambda i, k: a.buffer[first + i * a.row_step + k])
         left = b.let("left", self.plan.rows - row)
@@ -480,7 +506,7 @@ class Product:
         b, plan, weight = self.b, self.plan, self.w.buffer
         done = b.let("done", strip.tile - self.first_tile if plan.rows_first else strip.tile)
         if self.packing is not None:
-            return self._asking_columns(part, done, panel, self.packing.line)
+            return self._asking_columns(part, done, strip, panel, self.packing.line)
 
         def ask_near(turn: Expr) -> None:
             for number in range(UNROLL * panel.vectors):
@@ -495,9 +521,11 @@ class Product:
 
         return ask_share if is_open(plan.rows) or total_of(plan.tiles) > 2 else ask_near
 
-    def _asking_columns(self, part: _Part, done: Expr, panel: _Panel, line: int) -> Callable[[Expr], None]:
+    def _asking_columns(
+        self, part: _Part, done: Expr, strip: _Strip, panel: _Panel, line: int
+    ) -> Callable[[Expr], None]:
         """Asks for what is packed next: where columns are side by side, one line of each product, else one line of
-        each column."""
+        each column; of rows that lie side by side, one line of each product."""
         b, plan, w = self.b, self.plan, self.w
         end = part.start + part.depth
         beside = plan.together * self.size.width * w.column_step
@@ -506,4 +534,10 @@ class Product:
         is_plain = as_expr(w.column_step).equal(1)
         share = select(is_plain, done % panel.vectors, done % ceil_div(as_expr(part.depth), line))
         start, step = b.let("ask", first + share * line), b.let("step", select(is_plain, w.row_step, w.column_step))
-        return lambda turn: b.prefetch(w.buffer, start + turn * step, level=2)
+
+        def ask(turn: Expr) -> None:
+            b.prefetch(w.buffer, start + turn * step, level=2)
+            if strip.after is not None:
+                b.prefetch(self.a.buffer, strip.after + turn * self.a.column_step, level=2)
+
+        return ask
