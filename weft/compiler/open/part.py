@@ -80,6 +80,11 @@ class OpenPrograms:
         """The program that was made last."""
         return self._made[-1].executor.program if self._made else None
 
+    @property
+    def bound_names(self) -> frozenset[str]:
+        """Names whose numbers code was found to need: each number has programs of its own."""
+        return frozenset(self._bound)
+
     def copy(self) -> OpenPrograms:
         """Another that shares the code there is."""
         made = OpenPrograms.__new__(OpenPrograms)

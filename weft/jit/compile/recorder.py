@@ -6,7 +6,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from ...eager.recording import Recording, StandIn, Storage
 from ...eager.tensor.memory import array_of, start_of
 from ...eager.tensor.tensor import Tensor, wrap
 from .plan import Act, Array, Backward, Host, Path, Seen, Segment, SetGrad, Table, Touch
-from .program import executor_of
+from .sizes import Made, Programs
 
 _NOTHING = np.empty(0, np.uint8)
 VIEWS = frozenset(Op.get(name) for name in ("reshape", "transpose", "broadcast_to", "part"))
@@ -55,9 +55,17 @@ class Outside(NamedTuple):
 class Recorder(Recording):
     """Records a call. `done` are the steps of the call that have run already, whose results are in the table."""
 
-    def __init__(self, fullgraph: bool, path: Path, done: Sequence[Any] = (), table: Table | None = None) -> None:
+    def __init__(
+        self,
+        fullgraph: bool,
+        path: Path,
+        done: Sequence[Any] = (),
+        table: Table | None = None,
+        programs: Programs | None = None,
+    ) -> None:
         super().__init__()
         self.fullgraph, self.path = fullgraph, path
+        self.programs = Programs() if programs is None else programs
         self.done = deque(done)
         self.before: Table = [] if table is None else table
         self.table: Table = []
@@ -400,8 +408,8 @@ class Recorder(Recording):
         names = self._variables(outputs)
         metas = {name: _meta(self.table[self.inputs[name]]) for name in names}
         constants = {name: values for name, values in self.constants.items() if name not in metas}
-        executor = executor_of(outputs, metas, constants)
-        return Segment(executor, [self.inputs[name] for name in names], numbers, self.fixed)
+        made = self.programs.made(outputs, metas, constants, [n for n in names if self.inputs[n] in self.fixed])
+        return _segment(made, self.inputs, numbers, self.fixed)
 
     def _variables(self, outputs: Sequence[NodeEntry]) -> list[str]:
         return [node.name for node in topo_order(outputs) if node.op is None and node.name in self.inputs]
@@ -510,9 +518,8 @@ class Recorder(Recording):
         read = {name: meta for name, (_, meta) in inputs.items()} | {n: m for n, m in grads.items() if n in used}
         self.held += kept
         constants = {name: value for name, value in self.constants.items() if name in used}
-        executor = executor_of(moved, read, constants)
-        made = [row for row in results if row is not None]
-        segment = Segment(executor, [rows[name] for name in read], made, {})
+        made = self.programs.made(moved, read, constants, [n for n in read if self.inputs.get(n) in self.fixed])
+        segment = _segment(made, rows, [row for row in results if row is not None], {})
         numbers = {number for number, _ in inputs.values()}
         counters = [(o.tensor._counter, 0) for o in self.outsiders.values() if o.memory.storage.number in numbers]
         return Backward(
@@ -524,6 +531,13 @@ class Recorder(Recording):
             results,
             counters,
         )
+
+
+def _segment(made: Made, rows: Mapping[str, int], outputs: Sequence[int], fixed: dict[int, Array]) -> Segment:
+    """A program as a step. Constants that are inputs of it are in no row of the table: numbers below 0 stand for them."""
+    given = {-1 - place: values for place, values in enumerate(made.constants)}
+    inputs = [rows[name] for name in made.inputs]
+    return Segment(made.executor, [*inputs, *given], outputs, {**fixed, **given} if given else fixed)
 
 
 def seen_of(memory: StandIn) -> Seen:
