@@ -150,6 +150,10 @@ class OpenPrograms:
             bound = {name: values[name] for name in self._names if name in self._bound}
             sizes = OpenSizes({name: values[name] for name in self._names if name not in self._bound})
             try:
+                decided = self._decided(bound)
+                if decided:
+                    self._bound |= decided
+                    continue
                 executor = loaded(partial(self._program, sizes, bound))
             except NumberNeeded as needed:
                 self._bound.update(sizes.names[number] for number in needed.arguments)
@@ -161,6 +165,12 @@ class OpenPrograms:
             return self._serving(values)
         self._names = []
         return None
+
+    def _decided(self, bound: Mapping[str, int]) -> set[str]:
+        """Open names that inference takes for numbers, as it follows from the other operands or from what is bound."""
+        graph = self._typed(bound)
+        facts = [graph.fact(NodeEntry(node)) for node in _variables(graph, self._shapes)]
+        return set(self._names) - bound.keys() - {dim for fact in facts for dim in fact.shape or ()}
 
     def program_alone(self, shapes: Mapping[str, StaticShape], progress: Progress) -> Program:
         """The program for inputs of these shapes and no others."""

@@ -4,7 +4,7 @@ differ become inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations_with_replacement
@@ -25,6 +25,7 @@ from ...core.schema import Params, fields_of
 Array = np.ndarray[Any, Any]
 Metas = Mapping[str, tuple[StaticShape, DType]]
 Numbers = tuple[int, ...]  # what something is in each of the recordings
+Forms = Callable[[Extent, Numbers, Numbers], Iterable[Extent]]  # what may have the wanted numbers, of an extent's
 MOST_CANDIDATES = 32  # extents that a number in an attribute is compared with
 DIVISORS = (2, 3, 4, 8)
 
@@ -34,10 +35,19 @@ class Unnamed(Exception):
 
 
 class Recorded:
-    """A graph as it was recorded at certain sizes."""
+    """A graph as it was recorded at certain sizes. Inputs are arguments, or `fixed`: the same memory in every call, or
+    `computed` from the others, before."""
 
-    def __init__(self, outputs: Sequence[NodeEntry], inputs: Metas, constants: Mapping[str, Array]) -> None:
+    def __init__(
+        self,
+        outputs: Sequence[NodeEntry],
+        inputs: Metas,
+        constants: Mapping[str, Array],
+        fixed: Collection[str] = (),
+        computed: Collection[str] = (),
+    ) -> None:
         self.outputs, self.inputs = list(outputs), dict(inputs)
+        self.fixed, self.computed = frozenset(fixed), frozenset(computed)
         self.nodes = topo_order(outputs)
         self.place = {node: number for number, node in enumerate(self.nodes)}
         read = {node.name for node in self.nodes if node.op is None}
@@ -198,9 +208,8 @@ class Naming:
     """Finds the graph that recordings of one form are at their sizes. Of a single one, `opened` are the extents that
     get names."""
 
-    def __init__(self, samples: Sequence[Recorded], fixed: Collection[str] = (), opened: Collection[int] = ()) -> None:
-        self.samples, self.first = samples, samples[0]
-        self.fixed, self.opened = fixed, opened
+    def __init__(self, samples: Sequence[Recorded], opened: Collection[int] = ()) -> None:
+        self.samples, self.first, self.opened = samples, samples[0], opened
         self.names: dict[str, Numbers] = {}
         self.dims: dict[Numbers, str] = {}  # extents that are known so far, by their numbers
         self._numbers: dict[str, Numbers] = {}
@@ -210,8 +219,9 @@ class Naming:
         first = self.first
         places = {node.name: place for place, node in enumerate(first.nodes) if node.op is None}
         shapes: dict[str, tuple[Dim, ...]] = {}
-        for name in first.inputs:
+        for name in sorted(first.inputs, key=first.computed.__contains__):
             shapes[name] = tuple([self._size(numbers, name) for numbers in self._dims_at(places[name])])
+        shapes = {name: shapes[name] for name in first.inputs}
         constants: dict[int, tuple[str, Array]] = {}
         params: dict[int, Params] = {}
         made: list[Node] = []
@@ -251,10 +261,16 @@ class Naming:
     # Names.
 
     def _size(self, numbers: Numbers, of: str) -> Dim:
-        """A dimension of an input: those with the same numbers have one name."""
-        if len(self.samples) > 1:
-            return numbers[0] if len(set(numbers)) == 1 else self._named(numbers)
-        return self._named(numbers) if numbers[0] in self.opened and of not in self.fixed else numbers[0]
+        """A dimension of an input: those with the same numbers have one name. Of what is computed, it is a name and a
+        number more, if it can be."""
+        if len(self.samples) == 1:
+            return self._named(numbers) if numbers[0] in self.opened and of not in self.first.fixed else numbers[0]
+        if len(set(numbers)) == 1:
+            return numbers[0]
+        if numbers not in self.dims and of in self.first.computed:
+            found = self._first_of(_sums, list(self.names), numbers)
+            return self._named(numbers) if found is None else found
+        return self._named(numbers)
 
     def _constant_size(self, numbers: Numbers) -> Dim:
         """A dimension of a constant that becomes an input."""
@@ -360,11 +376,15 @@ class Naming:
         found = list(dict.fromkeys([dim for dim in near if isinstance(dim, str)] + list(self.names)))
         pairs = combinations_with_replacement(list(self.names), 2)
         found = (found + [str(mul_dims(*pair)) for pair in pairs])[:MOST_CANDIDATES]
-        for forms in (_multiples, _sums, _quotients, _lines):
-            for dim in found:
-                for extent in forms(Extent.of(dim), self._of(dim), numbers):
-                    if self._of(extent.dim) == numbers:
-                        return extent.dim
+        each = (self._first_of(forms, found, numbers) for forms in (_multiples, _sums, _quotients, _lines))
+        return next((dim for dim in each if dim is not None), None)
+
+    def _first_of(self, forms: Forms, dims: Iterable[str], numbers: Numbers) -> Dim:
+        """The first extent of some forms that has the numbers."""
+        for dim in dims:
+            for extent in forms(Extent.of(dim), self._of(dim), numbers):
+                if self._of(extent.dim) == numbers:
+                    return extent.dim
         return None
 
 

@@ -19,14 +19,17 @@ from ...core.ir import Node, NodeEntry, topo_order
 from ...core.op import Op
 from ...eager.autograd.engine import Engine
 from ...eager.autograd.modes import modes
-from ...eager.dispatch import apply
+from ...eager.dispatch import apply, is_shape_alone
 from ...eager.recording import Recording, StandIn, Storage
 from ...eager.tensor.memory import array_of, start_of
 from ...eager.tensor.tensor import Tensor, wrap
+from ...ops.math.broadcast import BroadcastToAttrs
+from .naming import Metas, Recorded
 from .plan import Act, Array, Backward, Host, Path, Seen, Segment, SetGrad, Table, Touch
 from .sizes import Made, Programs
 
 _NOTHING = np.empty(0, np.uint8)
+_BROADCAST = Op.get("broadcast_to")
 VIEWS = frozenset(Op.get(name) for name in ("reshape", "transpose", "broadcast_to", "part"))
 
 
@@ -162,6 +165,9 @@ class Recorder(Recording):
             return self.entry_of(tensor)
         if id(_owner(array)) in self.fresh:
             return self.constant(array)
+        if is_shape_alone(array):
+            params = BroadcastToAttrs(shape=array.shape)
+            return self.node(_BROADCAST, params, [self.constant(np.zeros((), array.dtype))])
         if tensor._wrapped or tensor._base is not None:
             return self._alone(tensor)
         self.adopt(tensor)
@@ -408,8 +414,14 @@ class Recorder(Recording):
         names = self._variables(outputs)
         metas = {name: _meta(self.table[self.inputs[name]]) for name in names}
         constants = {name: values for name, values in self.constants.items() if name not in metas}
-        made = self.programs.made(outputs, metas, constants, [n for n in names if self.inputs[n] in self.fixed])
-        return _segment(made, self.inputs, numbers, self.fixed)
+        return _segment(self._program(outputs, metas, constants), self.inputs, numbers, self.fixed)
+
+    def _program(self, outputs: Sequence[NodeEntry], metas: Metas, constants: Mapping[str, Array]) -> Made:
+        """Code for a graph, of which it is told where its inputs are from."""
+        rows = {name: self.inputs.get(name, -1) for name in metas}
+        fixed = [name for name, row in rows.items() if row in self.fixed]
+        computed = [name for name, row in rows.items() if row not in self.fixed and row not in self.rows]
+        return self.programs.made(Recorded(outputs, metas, constants, fixed, computed))
 
     def _variables(self, outputs: Sequence[NodeEntry]) -> list[str]:
         return [node.name for node in topo_order(outputs) if node.op is None and node.name in self.inputs]
@@ -518,7 +530,7 @@ class Recorder(Recording):
         read = {name: meta for name, (_, meta) in inputs.items()} | {n: m for n, m in grads.items() if n in used}
         self.held += kept
         constants = {name: value for name, value in self.constants.items() if name in used}
-        made = self.programs.made(moved, read, constants, [n for n in read if self.inputs.get(n) in self.fixed])
+        made = self._program(moved, read, constants)
         segment = _segment(made, rows, [row for row in results if row is not None], {})
         numbers = {number for number, _ in inputs.values()}
         counters = [(o.tensor._counter, 0) for o in self.outsiders.values() if o.memory.storage.number in numbers]

@@ -3,7 +3,7 @@ second, sizes that differ get names, and one program in these names serves the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +18,10 @@ from ...compiler.model_source import ModelSource
 from ...compiler.open.part import OpenPrograms
 from ...compiler.prepare import typed_graph
 from ...core.graph import Graph
-from ...core.ir import NodeEntry
 from ...runtime.executor import Executor
 from ...runtime.loading import load_or_keep
 from ...runtime.program import Program
-from .naming import Metas, NamedGraph, Naming, Recorded, Unnamed, difference
+from .naming import NamedGraph, Naming, Recorded, Unnamed, difference
 from .program import OPT_LEVEL, executor_of
 
 Array = np.ndarray[Any, Any]
@@ -99,7 +98,7 @@ class _Form:
                 return made
         return None
 
-    def named(self, recorded: Recorded, fixed: Collection[str], opened: Collection[int] = ()) -> Made | None:
+    def named(self, recorded: Recorded, opened: Collection[int] = ()) -> Made | None:
         """A program in names that follow from the recordings so far and this one."""
         if not recorded.is_closed:
             self.why = "it has control flow"
@@ -110,7 +109,7 @@ class _Form:
             return None
         samples = [*self.samples, recorded]
         try:
-            graph = OpenGraph(Naming(samples, fixed, opened).graph(), self._count)
+            graph = OpenGraph(Naming(samples, opened).graph(), self._count)
         except (Unnamed, Error) as why:
             self._failed(str(why))
             return None
@@ -145,23 +144,16 @@ class Programs:
         self.count = 0  # of programs that were made
         self._forms: Kept[_Form] = Kept(KEPT_FORMS)
 
-    def made(
-        self,
-        outputs: Sequence[NodeEntry],
-        inputs: Metas,
-        constants: Mapping[str, Array],
-        fixed: Collection[str] = (),
-    ) -> Made:
-        """Code for a graph as it was recorded. `fixed` are inputs that are the same memory in every call."""
-        recorded = Recorded(outputs, inputs, constants)
+    def made(self, recorded: Recorded) -> Made:
+        """Code for a graph as it was recorded."""
         if self.dynamic is False:
             return self._alone(recorded)
         form = self._forms.find(recorded.form, lambda: self._new(recorded))
         found = form.known(recorded)
         if found is None and form.samples:
-            found = form.named(recorded, fixed)
+            found = form.named(recorded)
         elif found is None and self.dynamic:
-            found = self._opened(form, recorded, fixed)
+            found = self._opened(form, recorded)
         if found is None:
             found = self._alone(recorded)
             form.keep(recorded, found.executor)
@@ -179,17 +171,17 @@ class Programs:
         made.why = next((why for why in found if why is not None), None)
         return made
 
-    def _opened(self, form: _Form, recorded: Recorded, fixed: Collection[str]) -> Made | None:
+    def _opened(self, form: _Form, recorded: Recorded) -> Made | None:
         """A program that is open in all sizes that may be, as far as one recording tells."""
-        shapes = [shape for name, (shape, _) in recorded.inputs.items() if name not in fixed]
+        shapes = [shape for name, (shape, _) in recorded.inputs.items() if name not in recorded.fixed]
         opened: list[int] = []
         for extent in dict.fromkeys(extent for shape in shapes for extent in shape if extent > 1):
             try:
-                Naming([recorded], fixed, [*opened, extent]).graph()
+                Naming([recorded], [*opened, extent]).graph()
             except Unnamed:
                 continue
             opened.append(extent)
-        return form.named(recorded, fixed, opened) if opened else None
+        return form.named(recorded, opened) if opened else None
 
     def _alone(self, recorded: Recorded) -> Made:
         self._counted()
