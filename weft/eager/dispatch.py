@@ -390,7 +390,20 @@ class OpNode(Node):
 @lru_cache(1024)
 def _shaped(shape: tuple[int, ...], dtype: DType) -> Array:
     """An array whose values nobody reads."""
-    return np.broadcast_to(np.zeros((), dtype), shape)
+    return np.broadcast_to(_unread(dtype), shape)
+
+
+@cache
+def _unread(dtype: DType) -> Array:
+    return np.zeros((), dtype)
+
+
+def is_shape_alone(array: Array) -> bool:
+    """Whether nobody reads the values of an array: it stands for a shape in a gradient."""
+    base = array.base
+    while isinstance(base, np.ndarray) and base.base is not None:
+        base = base.base
+    return base is _unread(array.dtype)
 
 
 def backward_step(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor]:

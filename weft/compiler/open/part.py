@@ -80,6 +80,11 @@ class OpenPrograms:
         """The program that was made last."""
         return self._made[-1].executor.program if self._made else None
 
+    @property
+    def bound_names(self) -> frozenset[str]:
+        """Names whose numbers code was found to need: each number has programs of its own."""
+        return frozenset(self._bound)
+
     def copy(self) -> OpenPrograms:
         """Another that shares the code there is."""
         made = OpenPrograms.__new__(OpenPrograms)
@@ -145,6 +150,10 @@ class OpenPrograms:
             bound = {name: values[name] for name in self._names if name in self._bound}
             sizes = OpenSizes({name: values[name] for name in self._names if name not in self._bound})
             try:
+                decided = self._decided(bound)
+                if decided:
+                    self._bound |= decided
+                    continue
                 executor = loaded(partial(self._program, sizes, bound))
             except NumberNeeded as needed:
                 self._bound.update(sizes.names[number] for number in needed.arguments)
@@ -156,6 +165,12 @@ class OpenPrograms:
             return self._serving(values)
         self._names = []
         return None
+
+    def _decided(self, bound: Mapping[str, int]) -> set[str]:
+        """Open names that inference takes for numbers, as it follows from the other operands or from what is bound."""
+        graph = self._typed(bound)
+        facts = [graph.fact(NodeEntry(node)) for node in _variables(graph, self._shapes)]
+        return set(self._names) - bound.keys() - {dim for fact in facts for dim in fact.shape or ()}
 
     def program_alone(self, shapes: Mapping[str, StaticShape], progress: Progress) -> Program:
         """The program for inputs of these shapes and no others."""

@@ -23,6 +23,7 @@ from ...nn.modules.module import Module
 from .guards import PLAIN, Guard, Reached, holds
 from .plan import Act, Again, Finish, Host, Path, Result, SetGrad, Table, Touch
 from .recorder import Break, GivenUp, Recorder, seen_of
+from .sizes import Programs
 from .structure import built, flattened
 
 KEPT_PLANS = 64  # of a function, by what it is given
@@ -51,15 +52,19 @@ class Plan:
 
 
 class Explanation(NamedTuple):
-    """What became of a function: how many plans there are, where it asks for values, and why it is not compiled."""
+    """What became of a function: how many plans there are, where it asks for values, why it is not compiled, how many
+    programs were made, and which of them are open, in which names, or why they are not."""
 
     plans: int
     graphs: int
     breaks: list[Break]
     eager: str | None
+    programs: int = 0
+    sizes: Sequence[str] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.plans} plans of {self.graphs} graphs"]
+        lines += self.sizes
         lines += [f"broken at {where}: {why}" for why, where in self.breaks]
         if self.eager is not None:
             lines.append(f"runs as it is: {self.eager}")
@@ -67,10 +72,18 @@ class Explanation(NamedTuple):
 
 
 class Compiled:
-    """A function as native programs. Calls with other shapes, dtypes or numbers are traced anew."""
+    """A function as native programs. Calls with other shapes, dtypes or numbers are traced anew; where sizes alone are
+    others, they run the same programs."""
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool = False, module: Module | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        fullgraph: bool = False,
+        module: Module | None = None,
+        dynamic: bool | None = None,
+    ) -> None:
         functools.update_wrapper(self, function)
+        self.programs = Programs(dynamic)
         self.function, self.fullgraph, self.module = function, fullgraph, module
         self.plans: Kept[list[Plan]] = Kept(KEPT_PLANS)
         self.eager: str | None = None
@@ -123,7 +136,7 @@ class Compiled:
         plans = [plan for kind in self.plans.values() for plan in kind]
         graphs = sum(_graphs(plan.path) for plan in plans)
         breaks = list(dict.fromkeys(found for plan in plans for found in plan.breaks))
-        return Explanation(len(plans), graphs, breaks, self.eager)
+        return Explanation(len(plans), graphs, breaks, self.eager, self.programs.count, self.programs.notes())
 
     # Calls.
 
@@ -170,7 +183,7 @@ class Compiled:
     ) -> Any:
         with self._tracing:
             path = Path() if plan is None else plan.path
-            recorder = Recorder(self.fullgraph, path, done, table)
+            recorder = Recorder(self.fullgraph, path, done, table, self.programs)
             reached = Reached([self.function, self.module, args, kwargs])
             state = default_generator.clone_state()
             try:

@@ -21,8 +21,11 @@ def compile(model: Any = _MISSING, *, fullgraph: bool = False, dynamic: bool | N
     that `backward()` computes inside, what it writes to tensors, and steps of optimisers. Later calls of the same kind
     (shapes, dtypes, numbers, attributes that it may read) run those. Where it asks for a value, as `if x.sum() > 0`
     does, the program is split, and goes on by the value; with `fullgraph=True` that is an error. `explain()` tells
-    where. What a function does to Python objects, as printing, happens while it is traced only. Each size has a program
-    of its own, whatever `dynamic` says.
+    where. What a function does to Python objects, as printing, happens while it is traced only.
+
+    The first sizes have programs of their own; with the second, sizes that differ get names, and one program serves
+    those and all that come. `dynamic=False` makes a program for each size, `dynamic=True` one for many from the first
+    call on.
 
     For models, all other options are those of `weft.compiler.compile`.
 
@@ -36,9 +39,9 @@ def compile(model: Any = _MISSING, *, fullgraph: bool = False, dynamic: bool | N
     if model is _MISSING:
         return partial(compile, fullgraph=fullgraph, dynamic=dynamic, **options)
     if isinstance(model, Module):
-        return _checked(Compiled(model.__call__, fullgraph, model), options)
+        return _checked(Compiled(model.__call__, fullgraph, model, dynamic), options)
     if callable(model) and not isinstance(model, Symbol):
-        return _checked(Compiled(model, fullgraph), options)
+        return _checked(Compiled(model, fullgraph, dynamic=dynamic), options)
     return compile_model(model, **options)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -19,14 +19,17 @@ from ...core.ir import Node, NodeEntry, topo_order
 from ...core.op import Op
 from ...eager.autograd.engine import Engine
 from ...eager.autograd.modes import modes
-from ...eager.dispatch import apply
+from ...eager.dispatch import apply, is_shape_alone
 from ...eager.recording import Recording, StandIn, Storage, part_of_memory
 from ...eager.tensor.memory import array_of, start_of
 from ...eager.tensor.tensor import Tensor, wrap
+from ...ops.math.broadcast import BroadcastToAttrs
+from .naming import Metas, Recorded
 from .plan import Act, Array, Backward, Host, Path, Seen, Segment, SetGrad, Table, Touch
-from .program import executor_of
+from .sizes import Made, Programs
 
 _NOTHING = np.empty(0, np.uint8)
+_BROADCAST = Op.get("broadcast_to")
 VIEWS = frozenset(Op.get(name) for name in ("reshape", "transpose", "broadcast_to", "part"))
 
 
@@ -55,9 +58,17 @@ class Outside(NamedTuple):
 class Recorder(Recording):
     """Records a call. `done` are the steps of the call that have run already, whose results are in the table."""
 
-    def __init__(self, fullgraph: bool, path: Path, done: Sequence[Any] = (), table: Table | None = None) -> None:
+    def __init__(
+        self,
+        fullgraph: bool,
+        path: Path,
+        done: Sequence[Any] = (),
+        table: Table | None = None,
+        programs: Programs | None = None,
+    ) -> None:
         super().__init__()
         self.fullgraph, self.path = fullgraph, path
+        self.programs = Programs() if programs is None else programs
         self.done = deque(done)
         self.before: Table = [] if table is None else table
         self.table: Table = []
@@ -156,6 +167,9 @@ class Recorder(Recording):
             return self.constant(array)
         if self.adopt_view(tensor):
             return self.entry_of(tensor)
+        if is_shape_alone(array):
+            params = BroadcastToAttrs(shape=array.shape)
+            return self.node(_BROADCAST, params, [self.constant(np.zeros((), array.dtype))])
         if tensor._wrapped or tensor._base is not None:
             return self._alone(tensor)
         self.adopt(tensor)
@@ -437,8 +451,14 @@ class Recorder(Recording):
         names = self._variables(outputs)
         metas = {name: _meta(self.table[self.inputs[name]]) for name in names}
         constants = {name: values for name, values in self.constants.items() if name not in metas}
-        executor = executor_of(outputs, metas, constants)
-        return Segment(executor, [self.inputs[name] for name in names], numbers, self.fixed)
+        return _segment(self._program(outputs, metas, constants), self.inputs, numbers, self.fixed)
+
+    def _program(self, outputs: Sequence[NodeEntry], metas: Metas, constants: Mapping[str, Array]) -> Made:
+        """Code for a graph, of which it is told where its inputs are from."""
+        rows = {name: self.inputs.get(name, -1) for name in metas}
+        fixed = [name for name, row in rows.items() if row in self.fixed]
+        computed = [name for name, row in rows.items() if row not in self.fixed and row not in self.rows]
+        return self.programs.made(Recorded(outputs, metas, constants, fixed, computed))
 
     def _variables(self, outputs: Sequence[NodeEntry]) -> list[str]:
         return [node.name for node in topo_order(outputs) if node.op is None and node.name in self.inputs]
@@ -547,9 +567,8 @@ class Recorder(Recording):
         read = {name: meta for name, (_, meta) in inputs.items()} | {n: m for n, m in grads.items() if n in used}
         self.held += kept
         constants = {name: value for name, value in self.constants.items() if name in used}
-        executor = executor_of(moved, read, constants)
-        made = [row for row in results if row is not None]
-        segment = Segment(executor, [rows[name] for name in read], made, {})
+        made = self._program(moved, read, constants)
+        segment = _segment(made, rows, [row for row in results if row is not None], {})
         numbers = {number for number, _ in inputs.values()}
         counters = [(o.tensor._counter, 0) for o in self.outsiders.values() if o.memory.storage.number in numbers]
         return Backward(
@@ -561,6 +580,13 @@ class Recorder(Recording):
             results,
             counters,
         )
+
+
+def _segment(made: Made, rows: Mapping[str, int], outputs: Sequence[int], fixed: dict[int, Array]) -> Segment:
+    """A program as a step. Constants that are inputs of it are in no row of the table: numbers below 0 stand for them."""
+    given = {-1 - place: values for place, values in enumerate(made.constants)}
+    inputs = [rows[name] for name in made.inputs]
+    return Segment(made.executor, [*inputs, *given], outputs, {**fixed, **given} if given else fixed)
 
 
 def seen_of(memory: StandIn) -> Seen:

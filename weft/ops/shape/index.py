@@ -383,6 +383,7 @@ scatter_nd = define(
 )
 scatter_nd.reference = _scatter_nd_reference
 scatter_nd.kernels = _scatter_nd_kernels
+scatter_nd.open_body = True
 scatter_nd.complex_gradient = holomorphic
 scatter_nd.gradient = lambda ctx, g: [
     F.scatter_nd(g, ctx.inputs[1], F.zeros_like(ctx.inputs[2])),

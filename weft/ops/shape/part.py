@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from ... import te
 from ...base.errors import ShapeError
-from ...base.shape import Shape, show
-from ...core.schema import INTS, attr, schema
+from ...base.shape import Shape, mul_dims, show
+from ...core.schema import EXTENTS, INTS, attr, schema
 from .._families import INJECTIVE, F, attributes, backward, define, first_dtype, holomorphic, shape_of_second
 from .views import reindexed
 
 
 @schema
 class PartAttrs:
-    start: tuple[int, ...] = attr(INTS, "the first index along each axis", low=0)
-    length: tuple[int, ...] = attr(INTS, "how many indices along each axis", low=0)
+    start: tuple[int, ...] = attr(EXTENTS, "the first index along each axis", low=0)
+    length: tuple[int, ...] = attr(EXTENTS, "how many indices along each axis", low=0)
     step: tuple[int, ...] = attr(INTS, "from one index to the next, along each axis", low=1)
-    shape: tuple[int, ...] = attr(INTS, "what the part is seen as", low=0)
+    shape: tuple[int, ...] = attr(EXTENTS, "what the part is seen as", low=0)
 
 
 def _check(params: PartAttrs, shape: Shape) -> None:
-    """Raises when the part is not inside a tensor of that shape."""
-    if math.prod(params.shape) != math.prod(params.length):
+    """Raises when the part is not inside a tensor of that shape, as far as it is known in numbers."""
+    seen, taken = mul_dims(*params.shape), mul_dims(*params.length)
+    if isinstance(seen, int) and isinstance(taken, int) and seen != taken:
         raise ShapeError(f"a part of {show(params.length)} cannot become {show(params.shape)}")
     if shape is None:
         return
@@ -33,7 +33,8 @@ def _check(params: PartAttrs, shape: Shape) -> None:
     if any(len(row) != len(shape) for row in rows):
         raise ShapeError(f"a part of {show(shape)} needs its bounds along {len(shape)} axes")
     for start, length, step, dim in zip(*rows, shape):
-        if length and isinstance(dim, int) and start + (length - 1) * step >= dim:
+        is_known = all(isinstance(number, int) for number in (start, length, dim))
+        if is_known and length and start + (length - 1) * step >= dim:  # type: ignore[operator]
             raise ShapeError(
                 f"{length} indices from {start} by {step} are not in {dim}", why=f"the data has shape {show(shape)}"
             )

@@ -1,0 +1,405 @@
+"""From recordings of one function at several sizes to one graph whose sizes have names: what is equal in all of them
+stays, sizes of inputs that differ get names, extents in attributes become expressions over these, and constants that
+differ become inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+
+from ...base.dtype import DType
+from ...base.errors import Error
+from ...base.extents import Extent, Untold, evaluate
+from ...base.shape import Dim, StaticShape, is_known, mul_dims
+from ...compiler.prepare import typed_graph
+from ...core.graph import Graph
+from ...core.infer import infer_node
+from ...core.ir import Fact, Node, NodeEntry, topo_order
+from ...core.schema import Params, fields_of
+
+Array = np.ndarray[Any, Any]
+Metas = Mapping[str, tuple[StaticShape, DType]]
+Numbers = tuple[int, ...]  # what something is in each of the recordings
+Forms = Callable[[Extent, Numbers, Numbers], Iterable[Extent]]  # what may have the wanted numbers, of an extent's
+MOST_CANDIDATES = 32  # extents that a number in an attribute is compared with
+DIVISORS = (2, 3, 4, 8)
+
+
+class Unnamed(Exception):
+    """Why recordings are not one graph with names."""
+
+
+class Recorded:
+    """A graph as it was recorded at certain sizes. Inputs are arguments, or `fixed`: the same memory in every call, or
+    `computed` from the others, before."""
+
+    def __init__(
+        self,
+        outputs: Sequence[NodeEntry],
+        inputs: Metas,
+        constants: Mapping[str, Array],
+        fixed: Collection[str] = (),
+        computed: Collection[str] = (),
+    ) -> None:
+        self.outputs, self.inputs = list(outputs), dict(inputs)
+        self.fixed, self.computed = frozenset(fixed), frozenset(computed)
+        self.nodes = topo_order(outputs)
+        self.place = {node: number for number, node in enumerate(self.nodes)}
+        read = {node.name for node in self.nodes if node.op is None}
+        self.constants = {name: values for name, values in constants.items() if name in read}
+
+    @cached_property
+    def form(self) -> tuple[Any, ...]:
+        """All but sizes, extents in attributes, and values of constants: what recordings of one graph have alike."""
+        rows = tuple([self._row(node) for node in self.nodes])
+        return rows, tuple([(self.place[entry.node], entry.index) for entry in self.outputs])
+
+    def _row(self, node: Node) -> tuple[Any, ...]:
+        if node.op is None:
+            known = self.constants.get(node.name)
+            if known is not None:
+                return "constant", known.dtype, known.ndim
+            shape, dtype = self.inputs[node.name]
+            return "input", dtype, len(shape)
+        sources = tuple([(self.place[entry.node], entry.index) for entry in node.inputs])
+        return node.op.name, sources, _plain(node)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether all that it does is in its own nodes."""
+        return not any(node.subgraphs or node.control_deps for node in self.nodes)
+
+    @cached_property
+    def facts(self) -> list[tuple[Fact, ...]]:
+        """What is known of each node."""
+        shapes = {name: shape for name, (shape, _) in self.inputs.items()}
+        dtypes = {name: dtype for name, (_, dtype) in self.inputs.items()}
+        graph = typed_graph(Graph(self.outputs), self.constants, shapes, dtypes)
+        return [graph.node_facts(node) for node in self.nodes]
+
+    def shape_of(self, node: Node) -> StaticShape:
+        """That of a variable."""
+        known = self.constants.get(node.name)
+        return self.inputs[node.name][0] if known is None else known.shape
+
+    def has_sizes_of(self, other: Recorded) -> bool:
+        """Whether the inputs of another recording have the same shapes."""
+        return [shape for shape, _ in self.inputs.values()] == [shape for shape, _ in other.inputs.values()]
+
+    def is_same(self, other: Recorded) -> bool:
+        """Whether a recording of the same form is at the same sizes, and has the same constants."""
+        for one, two in zip(self.nodes, other.nodes):
+            if one.op is not None:
+                if one.params != two.params:
+                    return False
+            elif self.shape_of(one) != other.shape_of(two):
+                return False
+            elif one.name in self.constants and not _is_equal(self.constants[one.name], other.constants[two.name]):
+                return False
+        return True
+
+
+def _plain(node: Node) -> tuple[Any, ...]:
+    """Attributes that hold no extents."""
+    params = node.params
+    if not hasattr(params, "__weft_fields__"):
+        return tuple(sorted(node.attrs.items()))
+    return tuple([getattr(params, field.name) for field in fields_of(type(params)) if not field.kind.symbolic])
+
+
+def _is_equal(one: Array, other: Array) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+def difference(one: Recorded, other: Recorded) -> str | None:
+    """Why recordings that do the same operators are not of one form."""
+    if [node.op_name for node in one.nodes] != [node.op_name for node in other.nodes]:
+        return None
+    for mine, theirs in zip(one.nodes, other.nodes):
+        if mine.op is None or _plain(mine) == _plain(theirs):
+            continue
+        for key, text in mine.attrs.items():
+            if theirs.attrs.get(key) != text:
+                return f"operator {mine.op.name} has {key} {text} and {theirs.attrs.get(key)}"
+    return None
+
+
+class NamedGraph:
+    """A graph in names, and what stands for them in recordings."""
+
+    def __init__(
+        self,
+        outputs: Sequence[NodeEntry],
+        variables: Sequence[tuple[int, str]],
+        shapes: Mapping[str, tuple[Dim, ...]],
+        dtypes: Mapping[str, DType],
+        constants: Mapping[int, tuple[str, Array]],
+        params: Mapping[int, Params],
+    ) -> None:
+        self.outputs, self.shapes, self.dtypes = outputs, shapes, dtypes
+        self.variables = variables  # the place and the name of each input, in order
+        self._constants = constants  # by place
+        self._params = params  # with names in them, by place
+        dims = [(place, axis, dim) for place, name in variables for axis, dim in enumerate(shapes[name])]
+        self._places = {dim: (place, axis) for place, axis, dim in reversed(dims) if isinstance(dim, str)}
+        self.names = sorted({name for *_, dim in dims for name in ([dim] if _is_name(dim) else [])}, key=_order)
+
+    @property
+    def constants(self) -> dict[str, Array]:
+        return dict(self._constants.values())
+
+    def at(self, recorded: Recorded) -> dict[str, StaticShape] | None:
+        """The shapes of its inputs in a recording of the same form; None where that is not this graph."""
+        nodes = recorded.nodes
+        values = {}
+        for name in self.names:
+            place, axis = self._places[name]
+            values[name] = recorded.shape_of(nodes[place])[axis]
+        shapes = {}
+        for place, name in self.variables:
+            shape = shapes[name] = recorded.shape_of(nodes[place])
+            if any(_number(dim, values) != extent for dim, extent in zip(self.shapes[name], shape)):
+                return None
+        for place, node in enumerate(nodes):
+            if node.op is not None:
+                if place in self._params and not _holds(self._params[place], node.params, values):
+                    return None
+            elif place in self._constants and not _is_equal(
+                self._constants[place][1], recorded.constants[node.name]
+            ):
+                return None
+        return shapes
+
+
+def _is_name(dim: Dim) -> bool:
+    return isinstance(dim, str) and dim[1:].isdigit()
+
+
+def _order(name: str) -> int:
+    return int(name[1:])
+
+
+def _number(dim: Any, values: Mapping[str, int]) -> Any:
+    if not isinstance(dim, str):
+        return dim
+    return values[dim] if dim in values else evaluate(dim, values)
+
+
+def _holds(named: Params, params: Params, values: Mapping[str, int]) -> bool:
+    """Whether attributes are what they are in names."""
+    for field in fields_of(type(named)):
+        if field.kind.symbolic and _numbers(getattr(named, field.name), values) != getattr(params, field.name):
+            return False
+    return True
+
+
+def _numbers(value: Any, values: Mapping[str, int]) -> Any:
+    if isinstance(value, tuple):
+        return tuple([_numbers(item, values) for item in value])
+    return _number(value, values)
+
+
+class Naming:
+    """Finds the graph that recordings of one form are at their sizes. Of a single one, `opened` are the extents that
+    get names."""
+
+    def __init__(self, samples: Sequence[Recorded], opened: Collection[int] = ()) -> None:
+        self.samples, self.first, self.opened = samples, samples[0], opened
+        self.names: dict[str, Numbers] = {}
+        self.dims: dict[Numbers, str] = {}  # extents that are known so far, by their numbers
+        self._numbers: dict[str, Numbers] = {}
+
+    def graph(self) -> NamedGraph:
+        """The graph in names; raises Unnamed."""
+        first = self.first
+        places = {node.name: place for place, node in enumerate(first.nodes) if node.op is None}
+        shapes: dict[str, tuple[Dim, ...]] = {}
+        for name in sorted(first.inputs, key=first.computed.__contains__):
+            shapes[name] = tuple([self._size(numbers, name) for numbers in self._dims_at(places[name])])
+        shapes = {name: shapes[name] for name in first.inputs}
+        constants: dict[int, tuple[str, Array]] = {}
+        params: dict[int, Params] = {}
+        made: list[Node] = []
+        facts: list[tuple[Fact, ...]] = []
+        for place, node in enumerate(first.nodes):
+            if node.op is not None:
+                ins = [facts[first.place[entry.node]][entry.index] for entry in node.inputs]
+                own = self._params(place, node, ins)
+                if own is not None:
+                    params[place] = own
+                inputs = [entry._replace(node=made[first.place[entry.node]]) for entry in node.inputs]
+                now = node.params if own is None else own
+                made.append(Node(node.op, node.name, node.op.attributes(now), inputs, params=now))
+                facts.append(self._facts(place, made[-1], ins))
+                continue
+            made.append(Node(None, node.name))
+            known = first.constants.get(node.name)
+            if known is not None and all(_is_equal(known, other) for other in self._constants(place)):
+                constants[place] = node.name, known
+                facts.append((Fact(known.shape, known.dtype),))
+                continue
+            if known is not None:
+                shapes[node.name] = tuple([self._constant_size(numbers) for numbers in self._dims_at(place)])
+            facts.append((Fact(shapes[node.name], first.facts[place][0].dtype),))
+        dtypes: dict[str, Any] = {name: facts[places[name]][0].dtype for name in shapes}
+        outputs = [entry._replace(node=made[first.place[entry.node]]) for entry in first.outputs]
+        return NamedGraph(outputs, [(places[name], name) for name in shapes], shapes, dtypes, constants, params)
+
+    def _dims_at(self, place: int) -> list[Numbers]:
+        """Each dimension of a variable in all recordings."""
+        return list(zip(*[sample.shape_of(sample.nodes[place]) for sample in self.samples]))
+
+    def _constants(self, place: int) -> Iterator[Array]:
+        for sample in self.samples:
+            yield sample.constants[sample.nodes[place].name]
+
+    # Names.
+
+    def _size(self, numbers: Numbers, of: str) -> Dim:
+        """A dimension of an input: those with the same numbers have one name. Of what is computed, it is a name and a
+        number more, if it can be."""
+        if len(self.samples) == 1:
+            return self._named(numbers) if numbers[0] in self.opened and of not in self.first.fixed else numbers[0]
+        if len(set(numbers)) == 1:
+            return numbers[0]
+        if numbers not in self.dims and of in self.first.computed:
+            found = self._first_of(_sums, list(self.names), numbers)
+            return self._named(numbers) if found is None else found
+        return self._named(numbers)
+
+    def _constant_size(self, numbers: Numbers) -> Dim:
+        """A dimension of a constant that becomes an input."""
+        try:
+            return self._extent(numbers, ())
+        except Unnamed:
+            return self._named(numbers)
+
+    def _named(self, numbers: Numbers) -> str:
+        known = self.dims.get(numbers)
+        if known is None:
+            known = f"n{len(self.names)}"
+            self.names[known] = self.dims[numbers] = self._numbers[known] = numbers
+            self.dims[numbers] = known
+        return known
+
+    def _of(self, dim: Dim) -> Numbers:
+        """What a dimension is in all recordings."""
+        if not isinstance(dim, str):
+            assert dim is not None
+            return (dim,) * len(self.samples)
+        if dim not in self._numbers:
+            each = [{n: numbers[k] for n, numbers in self.names.items()} for k in range(len(self.samples))]
+            self._numbers[dim] = tuple([evaluate(dim, values) for values in each])
+        return self._numbers[dim]
+
+    # Nodes.
+
+    def _params(self, place: int, node: Node, ins: Sequence[Fact]) -> Params | None:
+        """The attributes of a node in names, where it has extents."""
+        if not hasattr(node.params, "__weft_fields__"):
+            return None
+        near = [dim for fact in ins for dim in fact.shape or ()]
+        changes: dict[str, Any] = {}
+        symbolic = [field.name for field in fields_of(type(node.params)) if field.kind.symbolic]
+        for key in symbolic:
+            values = [getattr(sample.nodes[place].params, key) for sample in self.samples]
+            try:
+                changes[key] = self._value(values, near)
+            except Unnamed as why:
+                raise Unnamed(f"{key} of operator {node.op_name}: {why}") from None
+        return replace(node.params, **changes) if changes else None
+
+    def _value(self, values: Sequence[Any], near: Sequence[Dim]) -> Any:
+        first = values[0]
+        if all(isinstance(value, tuple) and len(value) == len(first) for value in values):
+            return tuple([self._value(items, near) for items in zip(*values)])
+        if all(type(value) is int for value in values):
+            return self._extent(tuple(values), near)
+        if any(value != first for value in values):
+            raise Unnamed(f"{', '.join(map(str, values))} are not extents alike")
+        return first
+
+    def _facts(self, place: int, node: Node, ins: Sequence[Fact]) -> tuple[Fact, ...]:
+        """What follows from names, which must be what was recorded."""
+        assert node.op is not None
+        try:
+            facts = infer_node(node.op, node.params, ins, node.name)
+        except Error as error:
+            raise Unnamed(f"operator {node.op_name}: {error.what}") from None
+        for index, fact in enumerate(facts):
+            if fact.shape is None or not is_known(fact.shape):
+                raise Unnamed(f"the shape of operator {node.op_name} does not follow from names")
+            try:
+                numbers = [self._of(dim) for dim in fact.shape]
+            except (Error, Untold):
+                raise Unnamed(f"the shape of operator {node.op_name} has no number") from None
+            for k, sample in enumerate(self.samples):
+                if sample.facts[place][index].shape != tuple([each[k] for each in numbers]):
+                    raise Unnamed(f"operator {node.op_name} gives another shape than names say")
+            for dim, each in zip(fact.shape, numbers):
+                if isinstance(dim, str):
+                    self.dims.setdefault(each, dim)
+        return facts
+
+    # Extents in attributes.
+
+    def _extent(self, numbers: Numbers, near: Sequence[Dim]) -> Dim:
+        """An expression over names that has these numbers; those beside it are tried first."""
+        for dim in near:
+            if isinstance(dim, str) and self._of(dim) == numbers:
+                return dim
+        if len(self.samples) == 1:
+            return self._product(numbers, near) or numbers[0]
+        if len(set(numbers)) == 1:
+            return numbers[0]
+        known = self.dims.get(numbers) or self._product(numbers, near) or self._followed(numbers, near)
+        if known is None:
+            raise Unnamed(f"{' and '.join(map(str, numbers))} follow from no size")
+        return known
+
+    def _product(self, numbers: Numbers, near: Sequence[Dim]) -> Dim:
+        """The product of neighbouring dimensions, some of which are open."""
+        for start in range(len(near)):
+            for stop in range(start + 2, min(start + 6, len(near)) + 1):
+                dim = mul_dims(*near[start:stop])
+                if isinstance(dim, str) and self._of(dim) == numbers:
+                    return dim
+        return None
+
+    def _followed(self, numbers: Numbers, near: Sequence[Dim]) -> Dim:
+        """What follows from one extent: a multiple, a sum, a quotient."""
+        found = list(dict.fromkeys([dim for dim in near if isinstance(dim, str)] + list(self.names)))
+        pairs = combinations_with_replacement(list(self.names), 2)
+        found = (found + [str(mul_dims(*pair)) for pair in pairs])[:MOST_CANDIDATES]
+        each = (self._first_of(forms, found, numbers) for forms in (_multiples, _sums, _quotients, _lines))
+        return next((dim for dim in each if dim is not None), None)
+
+    def _first_of(self, forms: Forms, dims: Iterable[str], numbers: Numbers) -> Dim:
+        """The first extent of some forms that has the numbers."""
+        for dim in dims:
+            for extent in forms(Extent.of(dim), self._of(dim), numbers):
+                if self._of(extent.dim) == numbers:
+                    return extent.dim
+        return None
+
+
+def _multiples(dim: Extent, have: Numbers, want: Numbers) -> Iterable[Extent]:
+    return [dim * (want[0] // have[0])] if have[0] and want[0] % have[0] == 0 else []
+
+
+def _sums(dim: Extent, have: Numbers, want: Numbers) -> Iterable[Extent]:
+    return [dim + (want[0] - have[0]), want[0] + have[0] - dim]
+
+
+def _quotients(dim: Extent, have: Numbers, want: Numbers) -> Iterable[Extent]:
+    return [(dim + more) // by for by in DIVISORS for more in range(by)]
+
+
+def _lines(dim: Extent, have: Numbers, want: Numbers) -> Iterable[Extent]:
+    run, rise = have[-1] - have[0], want[-1] - want[0]
+    return [dim * (rise // run) + (want[0] - have[0] * (rise // run))] if run and rise % run == 0 else []
