@@ -143,9 +143,9 @@ def folded(
         known.update(zip(names, values))
         fresh.update(name for name, is_fresh in zip(names, made) if is_fresh)
     names = {main.indexed.nodes[number].name for number in main.indexed.variables}
-    made = Folded(main, {name: v for name, v in known.items() if name in names}, fresh)
-    reached("constants", folded, made)
-    return made
+    result = Folded(main, {name: v for name, v in known.items() if name in names}, fresh)
+    reached("constants", folded, result)
+    return result
 
 
 def _check_bound(graph: Graph) -> None:

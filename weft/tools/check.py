@@ -22,7 +22,7 @@ from ..core.ir import Node
 from ..core.op import Op
 from ..frontend.deferred import DEFERRED, HOST_STEP, IF_ELSE, LOOP
 from ..passes.fuse import has_native_code_for
-from .model_files import kind_of, open_model
+from .model_files import open_model
 
 SHOWN_NODES = 5
 _WAITING = (DEFERRED, HOST_STEP, IF_ELSE, LOOP)
@@ -106,9 +106,9 @@ def check_model(
     except ModelGaps as error:
         return CheckReport(name, _gaps(error))
     except Unsupported as error:
-        if kind_of(model) == "TorchScript archive":
-            raise
-        return CheckReport(name, [Gap(error.what, [error.where or ""], error.why or "")])
+        if error.where is None:
+            raise  # it is about the file, not about a node of it
+        return CheckReport(name, [Gap(error.what, [error.where], error.why or "")])
     graph = source.graph
     nodes = [node for node in graph.indexed.nodes if node.op is not None]
     native = Counter(node.op_name for node in nodes if _is_native(source, graph, node))

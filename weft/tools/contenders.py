@@ -60,7 +60,12 @@ def load_weft(path: Path, threads: int, inputs: Inputs) -> Loaded:
     if path.suffix in (".pt", ".pth"):
         module = weft.jit.load(str(path)).eval()
         weft.set_num_threads(threads)
-        return Loaded(inputs, lambda arrays: _outputs(module(*[weft.from_numpy(arrays[name]) for name in inputs])))
+
+        def run(arrays: Mapping[str, Array]) -> list[Array]:
+            with weft.no_grad():
+                return _outputs(module(*[weft.from_numpy(arrays[name]) for name in inputs]))
+
+        return Loaded(inputs, run)
     model = weft.compile(path, threads=threads, shape={name: shape for name, (shape, _) in inputs.items()} or None)
     specs = {s.name: (tuple(map(int, s.shape)), str(s.dtype)) for s in model.inputs}
     return Loaded(specs, model.run)
@@ -117,7 +122,7 @@ def load_torch(path: Path, threads: int, inputs: Inputs) -> Loaded:
 
 
 def _outputs(given: Any) -> list[Array]:
-    return [tensor.numpy() for tensor in (given if isinstance(given, (tuple, list)) else [given])]
+    return [tensor.detach().numpy() for tensor in (given if isinstance(given, (tuple, list)) else [given])]
 
 
 Loader = Callable[[Path, int, Inputs], Loaded]

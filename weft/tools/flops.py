@@ -26,13 +26,17 @@ def node_flops(graph: Graph, node: Node) -> int | None:
     >>> node_flops(graph, graph.outputs[0].node)
     128
     """
-    facts = [graph.fact(entry) for entry in node.inputs]
     rule = None if node.op is None else Op.compute.get(node.op)
-    if rule is None or not all(is_static(fact.shape) and fact.dtype is not None for fact in facts):
+    if node.op is None or rule is None:
         return None
-    assert node.op is not None
+    args = []
+    for entry in node.inputs:
+        fact = graph.fact(entry)
+        if not is_static(fact.shape) or fact.dtype is None:
+            return None
+        args.append(te.placeholder(fact.shape, fact.dtype))
     try:
-        made = node.op.call_with(rule, node.params, *[te.placeholder(f.shape, f.dtype) for f in facts])
+        made = node.op.call_with(rule, node.params, *args)
     except Error:
         return None
     pending = list(made) if isinstance(made, (tuple, list)) else [made]

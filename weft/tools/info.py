@@ -89,8 +89,8 @@ class ModelInfo(Shown):
     operators: dict[str, int]
     parameters: int
     parameter_bytes: int
-    flops: int
-    arena_bytes: int | None  # least bytes for values between inputs and outputs; None if it cannot be told
+    flops: int | None  # None if it cannot be told
+    arena_bytes: int | None  # the least for values between inputs and outputs; None if it cannot be told
     layers: list[Layer]
     taken: dict[str, tuple[int, ...]] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -104,8 +104,8 @@ class ModelInfo(Shown):
             *[("taken", f"{name} as {dims}; --shape tells others") for name, dims in self.taken.items()],
             *[("about", f"{key}: {value}") for key, value in _told(self.metadata)],
             ("parameters", f"{count_text(self.parameters)} ({bytes_text(self.parameter_bytes)})"),
-            ("work", f"{count_text(self.flops)}FLOP a run" if self.flops >= 1e3 else f"{self.flops} FLOP a run"),
-            ("memory", f"{arena} for values between inputs and outputs"),
+            *([] if self.flops is None else [("work", f"{count_text(self.flops)}FLOP a run")]),
+            *([] if self.arena_bytes is None else [("memory", f"{arena} for values between inputs and outputs")]),
             ("operators", ", ".join(f"{name} x{count}" for name, count in self.operators.items())),
         ]
         cells = [
@@ -204,7 +204,7 @@ def _program_info(name: str, kind: str, model: LoadedModel) -> ModelInfo:
         dict(Counter(operator for kernel in kernels for operator in kernel.operators).most_common()),
         sum(array.size for array in model.program.constants),
         report.constant_bytes,
-        0,
+        None,
         report.arena_bytes or None,
         [],
         metadata={"target": model.program.target, "kernels": len(kernels), "code": bytes_text(report.code_bytes)},
@@ -216,7 +216,11 @@ def _script_info(name: str, kind: str, path: Any) -> ModelInfo:
     values = {key: value.numpy() for key, value in module.state_dict().items()}
     graph = module.inlined_graph
     arguments = [str(argument) for argument in module.forward.schema.arguments[1:]]
-    nodes = [node.kind() for node in graph.nodes() if node.kind().startswith("aten::")]
+    pending, nodes = list(graph.nodes()), []
+    while pending:
+        node = pending.pop()
+        pending += [inner for block in node.blocks() for inner in block.nodes()]
+        nodes += [node.kind()] if node.kind().startswith("aten::") else []
     return ModelInfo(
         name,
         kind,
@@ -225,7 +229,7 @@ def _script_info(name: str, kind: str, path: Any) -> ModelInfo:
         dict(Counter(nodes).most_common()),
         sum(value.size for value in values.values()),
         sum(value.nbytes for value in values.values()),
-        0,
+        None,
         None,
         [],
         metadata={"note": "shapes are known when it runs"},

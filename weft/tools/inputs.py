@@ -71,7 +71,8 @@ class Picture(NamedTuple):
 
 def _with_channels(pixels: Array, wanted: Dim) -> Array:
     if wanted == 1 and pixels.shape[2] == 3:
-        return pixels @ np.array([[0.299], [0.587], [0.114]], "float32")  # how bright people see them
+        bright: Array = pixels @ np.array([[0.299], [0.587], [0.114]], "float32")  # as people see them
+        return bright
     return np.repeat(pixels, 3, axis=2) if wanted == 3 and pixels.shape[2] == 1 else pixels
 
 

@@ -17,6 +17,7 @@ from ..base.errors import FormatError, InvalidValue, NotFound, OpenShapes
 from ..base.shape import is_static
 from ..base.shown import Shown, plain, rows, table
 from ..compiler.model import PRECISIONS, InputSpec
+from ..eager.autograd.modes import no_grad
 from ..eager.functions.create.data import from_numpy
 from ..jit.archive.load import load as load_script
 from ..jit.modules import ScriptModule
@@ -199,7 +200,8 @@ def _script_run(path: Path, inputs: dict[str, Any], shape: Shapes, seed: int) ->
             )
 
     def call() -> list[Array]:
-        given = module(*[from_numpy(arrays[name]) for name in names])
+        with no_grad():
+            given = module(*[from_numpy(arrays[name]) for name in names])
         results = given if isinstance(given, (tuple, list)) else [given]
         return [result.detach().numpy() for result in results]
 
