@@ -248,6 +248,10 @@ class Recording:
     def viewed(self, view: Tensor, source: Tensor) -> None:
         """Told of every view that is made meanwhile."""
 
+    def draws(self, generator: Any) -> None:
+        """Told before a generator draws, or is seeded."""
+        self.decline("random numbers are drawn")
+
     def mapped(self, kind: type, tensor: Tensor, region: Any) -> StandIn:
         """A map between a base and a part of it, as `view_writes` names them."""
         if region.base_dtype != region.dtype:

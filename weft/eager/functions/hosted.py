@@ -13,10 +13,14 @@ from ..tensor.tensor import Tensor, wrap
 
 def hosted(function: Callable[..., Array], *tensors: Tensor) -> Tensor:
     """A tensor of what a function gives for the arrays of tensors. Its shape and dtype follow from theirs."""
+    return wrap(hosted_memory(function, *tensors))
+
+
+def hosted_memory(function: Callable[..., Array], *tensors: Tensor) -> Any:
+    """The same as memory that is no tensor yet."""
     if modes.trace is not None:
-        traced: Any = modes.trace.host(function, tensors)
-        return wrap(traced)
-    return wrap(function(*[array_of(tensor) for tensor in tensors]))
+        return modes.trace.host(function, tensors)
+    return function(*[array_of(tensor) for tensor in tensors])
 
 
 def checked(check: Callable[[Array], None], tensor: Tensor) -> None:

@@ -6,6 +6,7 @@ import secrets
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ DEFAULT_SEED = 67280421310721
 # around the normal sample that is kept for the next draw, and whether there is one
 _HEAD, _TAIL = struct.Struct("<QiiQ"), struct.Struct("<dddi4xf?3x")
 _WORDS_BYTES = WORDS * 8
+_NOTHING = np.empty(0, np.uint8)
 STATE_BYTES = _HEAD.size + _WORDS_BYTES + _TAIL.size
 
 
@@ -43,10 +45,12 @@ class Generator:
         self._lock = held_lock("drawing")
         self._reseed(DEFAULT_SEED)
 
-    def _reseed(self, seed: int) -> None:
+    def _reseed(self, seed: int) -> NDArray[np.uint8]:
+        """Starts the stream of a seed; gives nothing, as an array."""
         with self._lock:
             self._seed = seed
             self._bits: MersenneTwister = NativeTwister(seed)
+        return _NOTHING
 
     @property
     def device(self) -> device:
@@ -58,15 +62,21 @@ class Generator:
             raise RunError(f"manual_seed expected a long, but got {type(seed).__name__}")
         if not -(2**63) <= seed < 2**64:
             raise InvalidValue("Overflow when unpacking long long")
-        self._reseed(int(seed) % 2**64)
+        if modes.trace is None:
+            self._reseed(int(seed) % 2**64)
+        else:
+            modes.trace.draws(self)
+            modes.trace.host(partial(self._reseed, int(seed) % 2**64), ())
         return self
 
     def initial_seed(self) -> int:
         """The seed that the stream started from."""
+        _must_not_be_recorded()
         return self._seed
 
     def seed(self) -> int:
         """Starts a stream that nobody can predict, and gives its seed."""
+        _must_not_be_recorded()
         self._reseed(secrets.randbits(53))
         return self._seed
 
@@ -126,6 +136,7 @@ class Generator:
 
     def _pack(self) -> bytes:
         """The state in PyTorch's form."""
+        _must_not_be_recorded()
         with self._lock:
             used, kept = self._bits.position, self._bits.kept
             following = 0 if self._bits.fresh else used
@@ -135,6 +146,7 @@ class Generator:
 
     def _unpack(self, state: bytes) -> None:
         """Takes over a state in PyTorch's form."""
+        _must_not_be_recorded()
         if len(state) != STATE_BYTES:
             raise RunError(
                 f"Expected a CPUGeneratorImplState of size {STATE_BYTES} "
@@ -154,6 +166,12 @@ class Generator:
             self._bits.kept = normal if has_normal else None
 
 
+def _must_not_be_recorded() -> None:
+    """Said where the state of a generator becomes one of Python's values, which no recording sees."""
+    if modes.trace is not None:
+        modes.trace.decline("the state of a generator is read or set")
+
+
 def _rebuild(state: bytes) -> Generator:
     made = Generator()
     made._unpack(state)
@@ -167,12 +185,12 @@ def given(generator: Any) -> Generator:
     """The generator of a call: the default one if none is named."""
     if modes.drawing is not None:
         modes.drawing()
-    if modes.trace is not None:
-        modes.trace.decline("random numbers are drawn")
     if generator is None:
-        return default_generator
+        generator = default_generator
     if not isinstance(generator, Generator):
         raise InvalidType(f"expected a weft.Generator, but got {type(generator).__name__}")
+    if modes.trace is not None:
+        modes.trace.draws(generator)
     return generator
 
 

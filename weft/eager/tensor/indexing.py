@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from ..functions.operands import in_dtype
 from ..functions.shape.shape import expand, reshape
 from ..native.index import add_rows, nonzero
 from .inplace import check_writable, write
-from .memory import Array, array_of, checked_elements, is_foreign, memory_of
+from .memory import Array, ForeignMemory, array_of, memory_of
 from .tensor import DimensionError, Tensor, bind, too_many_axes, wrap
 from .viewing import part_of, permuted, place_of, reshaped
 
@@ -222,6 +223,10 @@ def get(self: Tensor, index: Any) -> Tensor:
         made = _chosen_by_batches(self, index if isinstance(index, tuple) else (index,))
         entitle(made, "IndexBackward0")
         return made
+    if modes.trace is not None and (place := _place_of_one(index)) is not None:
+        made = _chosen_along(self, index, place)
+        entitle(made, "IndexBackward0")
+        return made
     masked = _is_whole_mask(self, index)
     view, chosen = (self, None) if masked else _seen(self, index)
     if masked or chosen is not None:
@@ -234,11 +239,35 @@ def get(self: Tensor, index: Any) -> Tensor:
 
 
 def _is_by_batches(index: Any) -> bool:
-    """Whether tensors of integers alone are the index, and one of them has no elements of its own."""
+    """Whether tensors of integers alone are the index, and one of them has no elements of its own, or none yet."""
     items = index if isinstance(index, tuple) else (index,)
     if not all([isinstance(item, Tensor) and item._dtype.kind == "i" for item in items]):
         return False
-    return any([is_foreign(item) for item in items])
+    return any([not isinstance(memory_of(item), np.ndarray) for item in items])
+
+
+def _place_of_one(index: Any) -> int | None:
+    """Where in an index the only tensor stands, one of integers that have no values yet, beside slices."""
+    if not isinstance(index, tuple):
+        return None
+    found = [place for place, item in enumerate(index) if isinstance(item, Tensor)]
+    others = all([item is None or item is Ellipsis or isinstance(item, (slice, Tensor)) for item in index])
+    if len(found) != 1 or not others:
+        return None
+    tensor = index[found[0]]
+    is_known = isinstance(memory_of(tensor), (np.ndarray, ForeignMemory))
+    return found[0] if tensor._dtype.kind == "i" and not is_known else None
+
+
+def _chosen_along(self: Tensor, index: tuple[Any, ...], place: int) -> Tensor:
+    """What slices see, and along one of its axes the elements at places, by operators."""
+    view = get(self, (*index[:place], slice(None), *index[place + 1 :]))
+    after = len([item for item in index[place + 1 :] if item is not Ellipsis])
+    axis = view.ndim - 1 - after if any([item is Ellipsis for item in index[:place]]) else place
+    places, size = index[place]._cast(np.dtype(np.int64)), view._shape[axis]
+    if places.numel():
+        modes.trace.check(partial(_inside_all, axis=axis, size=size), places)
+    return apply(_TAKE, TakeAttrs(axis=axis), [view, places])[0]
 
 
 def _coordinates(self: Tensor, index: tuple[Tensor, ...]) -> Tensor:
@@ -246,7 +275,9 @@ def _coordinates(self: Tensor, index: tuple[Tensor, ...]) -> Tensor:
     if len(index) > self.ndim:
         raise DimensionError(f"too many indices for tensor of dimension {self.ndim}")
     for axis, item in enumerate(index):
-        _inside_all(checked_elements(item), axis, self._shape[axis])
+        size = self._shape[axis]
+        if item.numel():
+            modes.trace.check(partial(_inside_all, axis=axis, size=size), item)
     shape = np.broadcast_shapes(*[item._shape for item in index])
     rows = [reshape(expand(item._cast(np.dtype(np.int64)), shape), (1, *(shape or (1,)))) for item in index]
     return apply(_CONCATENATE, ConcatenateAttrs(axis=0), rows)[0]

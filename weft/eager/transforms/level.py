@@ -146,6 +146,11 @@ class Level:
         if self.below is not None:
             self.below.asks_grad(tensor)
 
+    def draws(self, generator: Any) -> None:
+        """Told before a generator draws, or is seeded."""
+        if self.below is not None:
+            self.below.draws(generator)
+
     def put(self, target: Tensor, result: Tensor) -> None:
         """Writes values to a tensor."""
         for memory in (memory_of(target), memory_of(result)):

@@ -15,7 +15,6 @@ from ...base.forks import renewed_lock
 from ...base.kept import Kept
 from ...eager.autograd.modes import modes
 from ...eager.functions.around import LAYERS
-from ...eager.random.generator import default_generator
 from ...eager.recording import StandIn
 from ...eager.tensor.tensor import Tensor
 from ...eager.tensor.types import get_default_dtype
@@ -185,11 +184,10 @@ class Compiled:
             path = Path() if plan is None else plan.path
             recorder = Recorder(self.fullgraph, path, done, table, self.programs)
             reached = Reached([self.function, self.module, args, kwargs])
-            state = default_generator.clone_state()
             try:
                 finish = self._recorded(recorder, reached, args, kwargs, tensors)
             except GivenUp as why:
-                return self._as_it_is(why, recorder, state, args, kwargs)
+                return self._as_it_is(why, recorder, args, kwargs)
             recorder.path.finish = finish
             if plan is None:
                 first: Guard = (_default_dtype, None, get_default_dtype())
@@ -252,7 +250,7 @@ class Compiled:
 
         return again
 
-    def _as_it_is(self, why: GivenUp, recorder: Recorder, state: Any, args: Any, kwargs: Any) -> Any:
+    def _as_it_is(self, why: GivenUp, recorder: Recorder, args: Any, kwargs: Any) -> Any:
         """Runs the function without a plan, now and from now on."""
         self._give_up(str(why))
         if recorder.acted:
@@ -261,7 +259,7 @@ class Compiled:
                 why="a part of it has run already, and would run twice",
                 hint="call it again, which runs it as it is, or compile a part of it",
             )
-        default_generator.set_state(state.get_state())
+        recorder.rewind()
         return self.function(*args, **kwargs)
 
     def _give_up(self, why: str) -> None:

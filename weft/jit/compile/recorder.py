@@ -89,6 +89,7 @@ class Recorder(Recording):
         self.asked: set[int] = set()
         self.settled: set[int] = set()
         self.breaks: list[Break] = []
+        self.generators: dict[int, tuple[Any, Any]] = {}  # those that draw, with what they were before
         self.acted = bool(done)  # whether something outside has changed already
 
     # Tensors from outside.
@@ -129,6 +130,16 @@ class Recorder(Recording):
             grad = self.grads.get(id(tensor))
             if isinstance(grad, Tensor) and isinstance(grad._array, StandIn) and grad._array.storage.real is not None:
                 grad._array = self.stored(grad._array)
+
+    def draws(self, generator: Any) -> None:
+        if id(generator) not in self.generators:
+            with _untraced():
+                self.generators[id(generator)] = (generator, generator.get_state())
+
+    def rewind(self) -> None:
+        """Gives generators the states that they had."""
+        for generator, state in self.generators.values():
+            generator.set_state(state)
 
     def undo(self) -> None:
         """Gives tensors the gradients that they had, after a function that failed."""

@@ -50,6 +50,9 @@ class _Exporting(OneGraph):
         except Unsupported:
             self._refuse("numpy computes a part of it", "a file has operators alone", _PARTS)
 
+    def draws(self, generator: Any) -> None:
+        self.give_up("random numbers are drawn")
+
     def act(self, function: Any) -> Any:
         self._refuse("an optimiser steps in it", "a file has operators alone", _PARTS)
 

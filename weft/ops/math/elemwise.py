@@ -80,7 +80,14 @@ def _abs_gradient(ctx: Any, g: Any) -> list[Any]:
     return [F.elemwise_mul(F.cast_like(g, ctx.inputs[0]), F.sgn(ctx.inputs[0]))]
 
 
-abs_ = unary("abs", "|x|", level=3, dtype=numeric)
+def _magnitude_dtype(params: Any, ins: Any, outs: Any) -> Any:
+    """That of the parts, of complex numbers."""
+    if ins[0] is not None and is_complex(ins[0]):
+        return [ins[0]], [np.empty(0, ins[0]).real.dtype]
+    return numeric(params, ins, outs)
+
+
+abs_ = unary("abs", "|x|", level=3, dtype=_magnitude_dtype)
 abs_.reference = np.abs
 abs_.compute = pointwise(te.abs)
 abs_.gradient = lambda ctx, g: [F.elemwise_mul(g, F.sign(ctx.inputs[0]))]  # dx = g sign(x)

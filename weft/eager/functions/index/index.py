@@ -245,13 +245,23 @@ def _rounds(numbers: Array) -> list[Array]:
 # Whole slices of an axis.
 
 
-def along(input: Tensor, dim: int, index: Tensor, name: str) -> tuple[Tensor, int, Array]:
+def _places_along(input: Tensor, dim: int, index: Tensor, name: str) -> tuple[Tensor, int, Tensor]:
+    """Data with an axis, the axis, and indices that are checked: a vector of int64."""
     if index.ndim > 1:
         raise DimensionError(f"{name}(): Index is supposed to be a vector")
     axis = axis_of(dim, input.ndim)
-    places = whole(index, name).reshape(-1)
+    _check_whole(index, name)
     data = _with_axis(input)
-    return data, axis, _inside(places, axis, data._shape[axis], DimensionError)
+    places = reshape(index._cast(np.dtype(np.int64)), -1)
+    size = data._shape[axis]
+    checked(lambda found: _check_inside(found, axis, size, DimensionError), places)
+    return data, axis, places
+
+
+def along(input: Tensor, dim: int, index: Tensor, name: str) -> tuple[Tensor, int, Array]:
+    """The same with indices as an array."""
+    data, axis, places = _places_along(input, dim, index, name)
+    return data, axis, array_of(places)
 
 
 @row(out="strict")
@@ -263,8 +273,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     tensor([[5, 6],
             [1, 2]])
     """
-    data, axis, places = along(input, dim, index, "index_select")
-    made = apply(_TAKE, TakeAttrs(axis=axis), [data, wrap(places)])[0]
+    data, axis, places = _places_along(input, dim, index, "index_select")
+    made = apply(_TAKE, TakeAttrs(axis=axis), [data, places])[0]
     return made if input.ndim else reshape(made, ())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from ....ops.shape.index import GatherAttrs
 from ....ops.shape.sort import order_of
 from ...dispatch import apply
 from ...native.index import nonzero as nonzero_places
-from ...tensor.indexing import chosen_from
 from ...tensor.memory import Array, array_of
 from ...tensor.tensor import Tensor, axis_of, wrap
+from ..hosted import hosted
 from ..operands import in_dtype, must_be_real, promoted
 from ..reduce.extreme import ValuesIndices
 from ..shape.shape import reshape
@@ -24,19 +25,20 @@ from ..table import row
 _GATHER = Op.get("gather_elements")
 
 
-def _taken(input: Tensor, axis: int, order: Array) -> ValuesIndices:
+def _taken(input: Tensor, axis: int, where: Tensor) -> ValuesIndices:
     """The elements at positions along an axis, and the positions."""
-    where = wrap(np.ascontiguousarray(order, np.int64))
-    if not input.ndim:
-        values = reshape(chosen_from(reshape(input, 1), [array_of(where).reshape(-1)]), ())
-        return ValuesIndices(values, reshape(where, ()))
-    return ValuesIndices(apply(_GATHER, GatherAttrs(axis=axis), [input, where])[0], where)
+    data = input if input.ndim else reshape(input, 1)
+    values = apply(_GATHER, GatherAttrs(axis=axis), [data, where])[0]
+    if input.ndim or not where.numel():
+        return ValuesIndices(values, where)
+    return ValuesIndices(reshape(values, ()), reshape(where, ()))
 
 
-def _rows(input: Tensor, name: str) -> Array:
+def _places(name: str, input: Tensor, find: Callable[[Array], Array]) -> Tensor:
+    """Where elements stand in the rows of a tensor, one of which a number is."""
     if is_complex(input._dtype):
         raise Unsupported(f"{name}(): complex numbers have no order")
-    return array_of(input) if input.ndim else array_of(input).reshape(1)
+    return hosted(lambda array: np.ascontiguousarray(find(array if array.ndim else array.reshape(1)), np.int64), input)
 
 
 @row(out=True)
@@ -51,7 +53,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: bool
     tensor([3, 2, 1])
     """
     axis = axis_of(dim, input.ndim)
-    return _taken(input, axis, order_of(_rows(input, "sort"), axis, descending))
+    return _taken(input, axis, _places("sort", input, lambda rows: order_of(rows, axis, descending)))
 
 
 @row
@@ -63,8 +65,8 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, *, stable: b
     tensor([1, 2, 0])
     """
     axis = axis_of(dim, input.ndim)
-    order = order_of(_rows(input, "argsort"), axis, descending)
-    return wrap(np.ascontiguousarray(order, np.int64).reshape(input._shape))
+    order = _places("argsort", input, lambda rows: order_of(rows, axis, descending))
+    return order if input.ndim else reshape(order, ())
 
 
 @row(out=True)
@@ -84,13 +86,10 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     >>> weft.topk(weft.tensor([3, 1, 4, 2]), 1, largest=False).values
     tensor([1])
     """
-    axis, rows = axis_of(dim, input.ndim), _rows(input, "topk")
-    if not 0 <= k <= rows.shape[axis]:
+    axis = axis_of(dim, input.ndim)
+    if not 0 <= k <= (input._shape or (1,))[axis]:
         raise RunError("selected index k out of range")
-    chosen = _first_of(rows, axis, k, largest)
-    if not input.ndim and k == 0:
-        return ValuesIndices(chosen_from(reshape(input, 1), [chosen]), wrap(chosen))
-    return _taken(input, axis, chosen)
+    return _taken(input, axis, _places("topk", input, lambda rows: _first_of(rows, axis, k, largest)))
 
 
 def _first_of(rows: Array, axis: int, k: int, largest: bool) -> Array:

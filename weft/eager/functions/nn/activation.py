@@ -18,9 +18,10 @@ from ....ops.nn.activation import EluAttrs, GeluAttrs, HardSigmoidAttrs, LeakyRe
 from ...autograd.node_names import title_of
 from ...dispatch import apply
 from ...random.generator import given
-from ...tensor.memory import array_of
-from ...tensor.tensor import Tensor, axis_of, wrap
+from ...tensor.memory import Array
+from ...tensor.tensor import Tensor, axis_of
 from ..fusion import Fused, fused
+from ..hosted import hosted
 from ..math.arithmetic import add, div, mul, sub
 from ..math.compare import choose, gt, le, lt
 from ..math.unary import abs as magnitude
@@ -175,14 +176,17 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
         return leaky_relu(input, (lower + upper) / 2)
     if not is_float(input._dtype):
         raise Unsupported(f"rrelu is not implemented for {input._dtype.name}")
-    slopes = np.ones_like(array_of(input))
-    below = array_of(input) <= 0
     generator = given(None)
-    with generator._lock:
-        drawn = uniform64(generator._bits, int(below.sum()))
-    least, most = (float(slopes.dtype.type(bound)) for bound in (lower, upper))
-    slopes[below] = drawn * (most - least) + least
-    return mul(input, wrap(slopes))
+    least, most = (float(input._dtype.type(bound)) for bound in (lower, upper))
+
+    def slopes(array: Array) -> Array:
+        found, below = np.ones_like(array), array <= 0
+        with generator._lock:
+            drawn = uniform64(generator._bits, int(below.sum()))
+        found[below] = drawn * (most - least) + least
+        return found
+
+    return mul(input, hosted(slopes, input))
 
 
 @row(space=NN, method=False)

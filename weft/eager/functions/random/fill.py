@@ -16,20 +16,23 @@ from ...random.poisson import binomial as binomial_numbers
 from ...random.poisson import poisson as poisson_numbers
 from ...tensor.convert import convert
 from ...tensor.inplace import check_writable, write
-from ...tensor.memory import Array, array_of
+from ...tensor.memory import Array, Memory, memory_of
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype
 from ..create.create import kind_of, laid_out_as, made, shape_of
+from ..hosted import hosted, hosted_memory
 from ..operands import must_be_real
 from ..shape.shape import broadcast_shapes, expand
 from ..table import row
 
-Maker = Callable[[int, bool], Array]  # a count, and whether they go to memory in order
+Maker = Callable[..., Array]  # a count, whether they go to memory in order, and arrays that say more
 Draw = Callable[..., Array]  # of a generator, a count, a dtype and the numbers of a distribution
 
 
-def _drawn(draw: Draw, generator: Any, shape: tuple[int, ...], kind: DType, *numbers: Any) -> Array:
-    return draw(given(generator), math.prod(shape), kind, *numbers).reshape(shape)
+def _drawn(draw: Draw, generator: Any, shape: tuple[int, ...], kind: DType, *numbers: Any) -> Any:
+    """Memory with new numbers, which a recording draws again in every run."""
+    source = given(generator)
+    return hosted_memory(lambda: draw(source, math.prod(shape), kind, *numbers).reshape(shape))
 
 
 @row(method=False, out=True)
@@ -102,7 +105,8 @@ def randperm(n: int, *, generator: Any = None, dtype: Any = None, **options: Any
         raise RunError(f"n cannot be greater than {most} for {title} type.")
     if not is_float(kind) and count > int(np.iinfo(kind).max) + 1:
         raise RunError(f"value cannot be converted to type {kind.name} without overflow")
-    return made(distributions.permutation(given(generator), count).astype(kind), options)
+    source = given(generator)
+    return made(hosted_memory(lambda: distributions.permutation(source, count).astype(kind)), options)
 
 
 def _like(input: Tensor, generator: Any, dtype: Any, options: dict[str, Any], draw: Draw, *numbers: Any) -> Tensor:
@@ -162,17 +166,24 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
         shape = shape_of("normal", (tuple(size),))
         kind = kind_of(options.pop("dtype", None))
         return made(_drawn(distributions.normal, generator, shape, kind, float(mean), float(std)), options)
-    means, deviations = (array_of(x) if isinstance(x, Tensor) else x for x in (mean, std))
-    if np.iscomplexobj(deviations):
+    tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
+    if is_complex(std._dtype) if isinstance(std, Tensor) else np.iscomplexobj(std):
         raise RunError("normal expects standard deviation to be non-complex")
-    if not np.all(np.asarray(deviations) >= 0):
-        raise RunError("normal expects all elements of std >= 0.0")
-    first = means if isinstance(means, np.ndarray) else deviations
-    if not isinstance(first, np.ndarray):
+    if not tensors:
         raise InvalidType("normal() of two numbers takes a size")
-    shape = broadcast_shapes(np.shape(means), np.shape(deviations))
-    drawn = _drawn(distributions.normal, generator, shape, first.dtype)
-    return made((drawn * deviations + means).astype(first.dtype), options)
+    kind, source = tensors[0]._dtype, given(generator)
+    shape = broadcast_shapes(*[x._shape for x in tensors])
+
+    def numbers(*arrays: Array) -> Array:
+        found = iter(arrays)
+        means, deviations = (next(found) if isinstance(x, Tensor) else x for x in (mean, std))
+        if not np.all(np.asarray(deviations) >= 0):
+            raise RunError("normal expects all elements of std >= 0.0")
+        drawn = distributions.normal(source, math.prod(shape), kind).reshape(shape)
+        made: Array = (drawn * deviations + means).astype(kind)
+        return made
+
+    return made(hosted_memory(numbers, *tensors), options)
 
 
 @row(out=True)
@@ -184,15 +195,15 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     >>> weft.bernoulli(weft.tensor([0.0, 0.5, 0.5, 1.0]))
     tensor([0., 0., 1., 1.])
     """
-    array = array_of(input)
+    kind, shape = input._dtype, input._shape
     if p is not None:
         must_be_real("bernoulli", input)
-        drawn = distributions.bernoulli(given(generator), array.size, p).reshape(array.shape)
-    elif is_float(array.dtype) or not array.size:
-        drawn = distributions.bernoulli_each(given(generator), array)
-    else:
-        raise Unsupported(f"bernoulli is not implemented for {array.dtype.name}")
-    return wrap(drawn.astype(array.dtype))
+        source = given(generator)
+        return hosted(lambda: distributions.bernoulli(source, math.prod(shape), p).reshape(shape).astype(kind))
+    if not is_float(kind) and input.numel():
+        raise Unsupported(f"bernoulli is not implemented for {kind.name}")
+    source = given(generator)
+    return hosted(lambda array: distributions.bernoulli_each(source, array).astype(kind), input)
 
 
 @row(out="strict")
@@ -206,8 +217,12 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     tensor([[1],
             [0]])
     """
-    weights = np.ascontiguousarray(array_of(input))
-    return wrap(distributions.multinomial(given(generator), weights, num_samples, replacement))
+    source = given(generator)
+
+    def places(array: Array) -> Array:
+        return distributions.multinomial(source, np.ascontiguousarray(array), num_samples, replacement)
+
+    return hosted(places, input)
 
 
 @row
@@ -215,7 +230,8 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """A Poisson number for every rate in the input"""
     if not is_float(input._dtype):
         raise Unsupported(f"poisson is not implemented for {input._dtype.name}")
-    return wrap(poisson_numbers(given(generator), array_of(input)).astype(input._dtype))
+    kind, source = input._dtype, given(generator)
+    return hosted(lambda array: poisson_numbers(source, array).astype(kind), input)
 
 
 @row(method=False)
@@ -231,32 +247,38 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     if kind.itemsize == 2:
         raise Unsupported(f"binomial is not implemented for {kind.name}")
     shape = broadcast_shapes(count._shape, prob._shape)
-    counts, chances = (np.broadcast_to(array_of(x), shape) for x in (count, prob))
-    return wrap(binomial_numbers(given(generator), counts, chances).astype(kind))
+    source = given(generator)
+
+    def successes(*arrays: Array) -> Array:
+        counts, chances = (np.broadcast_to(array, shape) for array in arrays)
+        return binomial_numbers(source, counts, chances).astype(kind)
+
+    return hosted(successes, count, prob)
 
 
-def _fill(target: Tensor, maker: Maker) -> Tensor:
+def _fill(target: Tensor, maker: Maker, *tensors: Tensor) -> Tensor:
     """Writes random numbers to a tensor, in the order in which its elements lie in memory."""
     check_writable(target)
-    return write(target, wrap(_arranged(array_of(target), maker)))
+    return write(target, wrap(_arranged(memory_of(target), maker, *tensors)))
 
 
 def _filled(target: Tensor, generator: Any, draw: Draw, *numbers: Any) -> Tensor:
     return _fill(target, _maker(draw, given(generator), target._dtype, *numbers))
 
 
-def _arranged(array: Array, maker: Maker) -> Array:
-    """Numbers in an array's shape, drawn in the order in which its elements lie in memory."""
-    if array.flags.c_contiguous:
-        return maker(array.size, True).reshape(array.shape)
-    order = _outermost_first(array)
-    values = maker(array.size, False).reshape([array.shape[axis] for axis in order])
-    return values.transpose(np.argsort(order))
+def _arranged(memory: Memory, maker: Maker, *tensors: Tensor) -> Any:
+    """Numbers in the shape of memory, drawn in the order in which its elements lie there."""
+    shape, size = memory.shape, math.prod(memory.shape)
+    if memory.flags.c_contiguous:
+        return hosted_memory(lambda *arrays: maker(size, True, *arrays).reshape(shape), *tensors)
+    order = _outermost_first(memory)
+    sorted_shape, back = [shape[axis] for axis in order], np.argsort(order)
+    return hosted_memory(lambda *arrays: maker(size, False, *arrays).reshape(sorted_shape).transpose(back), *tensors)
 
 
-def _outermost_first(array: Array) -> list[int]:
-    """The axes of an array, the one with the largest steps in memory first."""
-    return sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+def _outermost_first(memory: Memory) -> list[int]:
+    """The axes of memory, the one with the largest steps first."""
+    return sorted(range(memory.ndim), key=lambda axis: -abs(memory.strides[axis]))
 
 
 def _bounds(names: str, bounds: tuple[Any, ...], named: dict[str, Any], count: int) -> list[Any]:
@@ -301,9 +323,12 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     must_be_real("bernoulli_", self)
     if not isinstance(p, Tensor):
         return _fill(self, lambda n, _: convert(distributions.bernoulli(source, n, float(p)), kind))
-    order = _outermost_first(array_of(self))
-    chances = array_of(expand(p, self._shape)).transpose(order)
-    return _fill(self, lambda *_: distributions.bernoulli_each(source, chances).reshape(-1).astype(kind))
+    order = _outermost_first(memory_of(self))
+
+    def chosen(count: int, ordered: bool, chances: Array) -> Array:
+        return distributions.bernoulli_each(source, chances.transpose(order)).reshape(-1).astype(kind)
+
+    return _fill(self, chosen, expand(p, self._shape))
 
 
 @row(space=None)
