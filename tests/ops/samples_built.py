@@ -64,6 +64,8 @@ def winograd_weight(rng, torch):
     for tile, lanes, shape in [(4, 4, (8, 3, 3, 3)), (2, 4, (4, 4, 3, 3)), (4, 2, (2, 1, 3, 3))]:
         run = lambda w, t=tile, n=lanes: _transformed(torch, w, MATRICES[t], n)
         yield Sample([floats(rng, shape)], {"tile": tile, "lanes": lanes}, run)
+    turned = lambda w: _transformed(torch, w.swapaxes(0, 1).flip((2, 3)), MATRICES[4], 4)
+    yield Sample([floats(rng, (3, 8, 3, 3))], {"tile": 4, "lanes": 4, "turned": True}, turned)
 
 
 @samples("_winograd_conv2d")

@@ -10,7 +10,7 @@ undefined, `ins` are names, and so is what the rule gives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from string import ascii_uppercase
 from typing import Any, TypeGuard, cast
@@ -284,6 +284,24 @@ def batch_norm(params: Any, ins: Layouts, last: Layouts, outs: Layouts) -> Answe
     moving = [known if known.defined else fresh for known in vectors[2:]]
     moments = [_in_blocks(known, block) for known in outs[1:]]
     return [storage, *in_blocks, *moving], [storage, *moments]
+
+
+def batch_moments(images: int) -> Callable[[Any, Layouts, Layouts, Layouts], Answer]:
+    """The rule of a norm by the moments of its batch, and of its gradient: so many images, then vectors, which have
+    blocks if the images have."""
+
+    def rule(params: Any, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
+        written = _written(ins, last)
+        names = next((known for known in written[:images] if known.defined), _UNDEFINED)
+        given = [now for now in ins[:images] if now.defined and now.convertible(names)]
+        blocked = [now for now in given if _stands(params.axis, now, names) and _last_block(params.axis, now)]
+        whole = [now for now in given if _is_whole(params.axis, now, names)]
+        storage = next(iter([*blocked, *whole]), names)
+        block = _last_block(params.axis, storage)
+        vectors = [_in_blocks(known, block) for known in written[images:]]
+        return [storage] * images + vectors, [storage, *(_in_blocks(known, block) for known in outs[1:])]
+
+    return rule
 
 
 def _last_block(axis: int, storage: Layout) -> int:

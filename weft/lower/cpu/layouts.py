@@ -177,14 +177,15 @@ def four_pads(padding: Sequence[int]) -> tuple[int, int, int, int]:
     return (top, left, top, left)
 
 
-def _winograd(params: Any, inputs: Symbol, shape: Sequence[Any], tile: int, lanes: int) -> Symbol:
-    """The data is surrounded by as many zeros as whole tiles need."""
+def _winograd(params: Any, inputs: Symbol, shape: Sequence[Any], tile: int, lanes: int, turned: bool = False) -> Symbol:
+    """The data is surrounded by as many zeros as whole tiles need. Filters may be `turned`: channels swapped, taps
+    reversed."""
     data, weight, *bias = inputs
     top, left, bottom, right = four_pads(params.padding)
     rows, columns = shape[2] + top + bottom - 2, shape[3] + left + right - 2
     crop = (-rows % tile, -columns % tile)
     data = surrounded(data, (top, left, bottom + crop[0], right + crop[1]))
-    made = Op.get("_winograd_weight")(weight, tile=tile, lanes=lanes)
+    made = Op.get("_winograd_weight")(weight, tile=tile, lanes=lanes, turned=turned)
     return Op.get("_winograd_conv2d")(
         data,
         made,
@@ -196,6 +197,43 @@ def _winograd(params: Any, inputs: Symbol, shape: Sequence[Any], tile: int, lane
         lanes=lanes,
         use_bias=params.use_bias,
     )
+
+
+def blocked_grad_data(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
+    """The gradient of conv2d's data with channels in blocks: of 3x3 filters the convolution that it is, where Winograd
+    pays, else by the template, which keeps filters as they were written."""
+    ograd, _, weight = inputs
+    made, shape = facts[0].shape, facts[1].shape
+    if not _is_plain(params, facts) or not _is_image_known(made) or not _is_image_known(shape):
+        return None
+    back = replace(params, channels=shape[1], padding=tuple(2 - before for before in four_pads(params.padding)))
+    layouts = _conv2d_layouts(made[1], shape[1], params.groups, target)
+    if layouts is not None and min(back.padding) >= 0 and (tile := winograd_tile(back, made, layouts, target)):
+        alone = replace(back, use_bias=False)
+        return _winograd(alone, Group([ograd, weight]), made, tile, target.lanes(FLOAT32), turned=True)
+    blocked = _blocked_images(params, shape[1], target)
+    return None if blocked is None else Op.get("_conv2d_grad_data")(*inputs, **{**canonical(params), **blocked})
+
+
+def blocked_grad_weight(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
+    """The gradient of conv2d's filters, as they were written, from images in blocks of channels."""
+    shape = facts[1].shape
+    if not _is_plain(params, facts) or not _is_image_known(shape):
+        return None
+    blocked = _blocked_images(params, shape[1], target)
+    return None if blocked is None else Op.get("_conv2d_grad_weight")(*inputs, **{**canonical(params), **blocked})
+
+
+def _is_plain(params: Any, facts: Sequence[Fact]) -> bool:
+    """Whether a convolution has the layouts and the dtype that its gradients are blocked from."""
+    written = params.layout == "NCHW" and params.kernel_layout == "OIHW"
+    return written and params.out_layout in ("__undef__", "NCHW") and facts[0].dtype == FLOAT32
+
+
+def _blocked_images(params: Any, channels: int, target: CpuTarget) -> dict[str, str] | None:
+    """The layouts of a convolution's images as its forward form has them; None where neither is in blocks."""
+    layouts = _conv2d_layouts(channels, params.channels, params.groups, target)
+    return None if layouts is None else {name: layouts[name] for name in ("layout", "out_layout")}
 
 
 def _named(data: str, kernel: str, out: str) -> dict[str, str]:
@@ -324,6 +362,8 @@ LAYOUT_RULES = {
     "avg_pool2d": padded_pool2d,
     "max_pool2d": padded_pool2d,
     "conv2d_transpose": packed_conv2d_transpose,
+    "_conv2d_grad_data": blocked_grad_data,
+    "_conv2d_grad_weight": blocked_grad_weight,
     "dense": packed_dense,
     "matmul": packed_matmul,
     "batch_matmul": turned_batch_matmul,

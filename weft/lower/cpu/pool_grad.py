@@ -25,6 +25,7 @@ from ...te.transform import lower_vectors
 from ...te.visit import masked_load
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Temporary, kernel_name
+from .blocked_pool_grad import blocked_pool_grad_kernel
 from .open.hoist import vector_loop
 from .open.tile import lanes_from
 from .stage import lower_group
@@ -36,13 +37,15 @@ POOL_GRADIENTS = ("_max_pool2d_grad", "_avg_pool2d_grad", "_adaptive_avg_pool2d_
 
 
 def pool_grad_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
-    """The kernel of such a gradient and what follows it, for images in NCHW."""
+    """The kernel of such a gradient and what follows it, for images in NCHW, or in blocks of channels behind that."""
     assert group.master is not None
     read, made = group.master.inputs, (NodeEntry(group.master), group.outputs[0])
     shape, dtype = static_spec(fact(read[1]))
     alike = all(fact(entry).dtype == dtype for entry in (*read, *made)) and dtype in (FLOAT32, FLOAT64)
-    if group.master.params.layout != "NCHW" or not alike or 0 in shape:
+    if group.master.params.layout != "NCHW" or len(shape) not in (4, 5) or not alike or 0 in shape:
         return lower_group(group, fact, target)
+    if len(shape) == 5:
+        return [blocked_pool_grad_kernel(group, fact, target)]
     if len(group.nodes) > 1:
         int(shape[1])  # leading axes that are arguments would be one for what follows
     kind = _LargestGradient if len(read) > 2 else _MeanGradient

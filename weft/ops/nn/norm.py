@@ -281,6 +281,7 @@ define(
     attrs=BatchNormAttrs,
     shape=_moments_shape,
     dtype=floating,
+    layout=layouts.batch_moments(images=1),
     reference=_moments_reference,
     compute=_moments_compute,
     gradient=_moments_gradient,

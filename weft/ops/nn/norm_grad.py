@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import te
 from ...base.shape import unify
+from .. import _layouts as layouts
 from .._families import OGRAD, Array, F, Inferred, Shapes, define, floating, in_float32
 from .dense_softmax import along, one
 from .norm import (
@@ -385,6 +386,7 @@ define(
     attrs=BatchNormAttrs,
     shape=_batch_grad_shape,
     dtype=floating,
+    layout=layouts.batch_moments(images=2),
     reference=_batch_reference,
     compute=_batch_compute,
     output_names=["data", "gamma", "beta"],

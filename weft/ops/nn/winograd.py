@@ -115,6 +115,7 @@ TRANSFORMS: dict[int, Transform] = {m: _matrices(m) for m in POINTS}
 class WinogradWeightAttrs:
     tile: int = attr(INT, "outputs of a tile in each direction: 2 or 4", low=2, high=4)
     lanes: int = attr(INT, "output channels in a block", low=1)
+    turned: bool = attr(BOOL, "whether channels are swapped and taps reversed first, as for gradients", default=False)
 
 
 def _weight_shape(params: WinogradWeightAttrs, ins: Any, outs: Any) -> Any:
@@ -123,6 +124,8 @@ def _weight_shape(params: WinogradWeightAttrs, ins: Any, outs: Any) -> Any:
     if len(ins[0]) != 4:
         raise ShapeError(f"filters have four dimensions, not {show(ins[0])}")
     outputs, inputs, *window = ins[0]
+    if params.turned:
+        outputs, inputs = inputs, outputs
     if any(isinstance(d, int) and d != 3 for d in window) or (isinstance(outputs, int) and outputs % params.lanes):
         raise ShapeError(f"3x3 filters in blocks of {params.lanes} cannot be {show(ins[0])}")
     blocks = floor_div_dims(outputs, params.lanes)
@@ -131,6 +134,8 @@ def _weight_shape(params: WinogradWeightAttrs, ins: Any, outs: Any) -> Any:
 
 def _weight_reference(params: WinogradWeightAttrs, w: Array) -> Array:
     """The points of G g G^T are kron(G, G) times the elements of g: a matrix product a block."""
+    if params.turned:
+        w = w.swapaxes(0, 1)[:, :, ::-1, ::-1]
     outputs, inputs = w.shape[:2]
     g = TRANSFORMS[params.tile].weight
     transform = np.kron(g, g)
@@ -143,21 +148,34 @@ def _weight_reference(params: WinogradWeightAttrs, w: Array) -> Array:
 
 
 def _weight_kernels(params: WinogradWeightAttrs, inputs: Any, outputs: Any) -> Any:
-    """Every filter by itself: G g G^T in float64, as the reference does."""
-    (((channels, depth, _, _), dtype),) = inputs
-    g = TRANSFORMS[params.tile].weight.tolist()
-    blocks, points = channels // params.lanes, len(g) ** 2
+    """G g G^T in float64, as the reference does, of a block of filters side by side."""
+    (((*channels, _, _), _),) = inputs
+    outs, depth = channels[::-1] if params.turned else channels
+    blocks, points = outs // params.lanes, (params.tile + 2) ** 2
     body = Body("winograd_weight", inputs, outputs)
-    views = {0: (channels, depth, 3, 3), 1: (points, blocks, depth, params.lanes)}
-    kernel = body.kernel(views, work=channels * depth * points * 4)
-    with kernel as (b, w, out), b.parallel("o", channels) as o, b.loop("i", depth) as i:
-        square = [[b.let("g", te.cast(w[o, i, p, q], FLOAT64)) for q in range(3)] for p in range(3)]
-        half = [[b.let("h", _dot(row, column)) for column in zip(*square)] for row in g]
-        for x, line in enumerate(half):
-            for y, row in enumerate(g):
-                at = (x * len(g) + y, o // params.lanes, i, o % params.lanes)
-                b.store(out, at, te.cast(_dot(row, line), dtype))
+    views = {0: (*channels, 3, 3), 1: (points, blocks, depth, params.lanes)}
+    kernel = body.kernel(views, work=outs * depth * points)
+    with kernel as (b, w, out), b.parallel("block", blocks) as block, b.loop("i", depth) as i:
+        _transform_block(b, params, (w, out), block, i)
     return body.kernels
+
+
+def _transform_block(
+    b: te.KernelBuilder, params: WinogradWeightAttrs, buffers: tuple[te.Buffer, te.Buffer], block: te.Expr, i: te.Expr
+) -> None:
+    """The filters of one input channel and of a block of output channels."""
+    (w, out), g = buffers, TRANSFORMS[params.tile].weight.tolist()
+    with b.vector("lane", params.lanes) as lane:
+        o = block * params.lanes + lane
+
+        def tap(p: int, q: int) -> te.Expr:
+            return w[i, o, 2 - p, 2 - q] if params.turned else w[o, i, p, q]
+
+        square = [[b.let("g", te.cast(tap(p, q), FLOAT64)) for q in range(3)] for p in range(3)]
+        for x, row in enumerate(g):
+            line = [b.let("h", _dot(row, column)) for column in zip(*square)]
+            for y, other in enumerate(g):
+                b.store(out, (x * len(g) + y, block, i, lane), te.cast(_dot(other, line), out.dtype))
 
 
 def _dot(factors: Any, values: Any) -> Any:
