@@ -20,6 +20,7 @@ from .. import te
 from ..base.dtype import FLOAT32, INT32, INT64, DType, is_float
 from ..base.shape import normalize_axis
 from ..te.expr import Const
+from ..te.extents import stays_open
 
 Spec = tuple[tuple[int, ...], DType]
 Written = tuple[te.Kernel, tuple[int, ...], int]
@@ -60,7 +61,9 @@ class Rows(NamedTuple):
 
     @property
     def block(self) -> int:
-        """The elements of a row that one thread takes at a time."""
+        """The elements of a row that one thread takes at a time; one where their number is to stay open."""
+        if stays_open(self.inner):
+            return 1
         if self.inner % VECTOR == 0:
             return VECTOR
         return next(n for n in range(min(self.inner, MOST), 0, -1) if self.inner % n == 0)
@@ -140,7 +143,7 @@ def add_rows(
     total = target if wide == dtype else body.temporary(rows, wide)
     views = {source: (rows.outer, count, rows.inner), **(read or {})}
     views |= {total: rows, target: rows}
-    _clear(body, total, math.prod(rows))
+    _clear(body, total, rows)
     work = rows.outer * rows.inner * (count + rows.extent)
     with body.kernel(views, work) as (b, x, *others), each_block(b, rows) as (o, first):
         out = others.pop()
@@ -155,8 +158,18 @@ def add_rows(
                 b.store(out, (o, row, first + i), te.cast(sums[o, row, first + i], dtype))
 
 
-def _clear(body: Body, target: int, size: int) -> None:
-    """Zeros, in the order of memory."""
+def _clear(body: Body, target: int, rows: Rows) -> None:
+    """Zeros, in the order of memory where their number is known."""
+    size = math.prod(rows)
+    if stays_open(size):
+        with (
+            body.kernel({target: rows}, size) as (b, out),
+            each_block(b, rows) as (o, first),
+            b.loop("row", rows.extent) as row,
+            along(b, rows) as i,
+        ):
+            b.store(out, (o, row, first + i), 0)
+        return
     chunk = math.gcd(size, CHUNK)
     rows = Rows(size // chunk if chunk else 0, 1, chunk)
     with body.kernel({target: rows}, size) as (b, out), b.parallel("o", rows.outer) as o:

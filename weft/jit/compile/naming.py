@@ -4,7 +4,7 @@ differ become inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations_with_replacement
@@ -95,11 +95,12 @@ class Recorded:
         """Whether a recording of the same form is at the same sizes, and has the same constants."""
         for one, two in zip(self.nodes, other.nodes):
             if one.op is not None:
-                if one.params != two.params:
-                    return False
-            elif self.shape_of(one) != other.shape_of(two):
-                return False
-            elif one.name in self.constants and not _is_equal(self.constants[one.name], other.constants[two.name]):
+                is_same = one.params == two.params
+            elif one.name in self.constants:
+                is_same = _is_equal(self.constants[one.name], other.constants[two.name])
+            else:
+                is_same = self.shape_of(one) == other.shape_of(two)
+            if not is_same:
                 return False
         return True
 
@@ -130,58 +131,51 @@ def difference(one: Recorded, other: Recorded) -> str | None:
 
 
 class NamedGraph:
-    """A graph in names, and what stands for them in recordings."""
+    """A graph in names, and what stands for them in recordings. Places are those of nodes in recordings."""
 
     def __init__(
         self,
         outputs: Sequence[NodeEntry],
-        variables: Sequence[tuple[int, str]],
-        shapes: Mapping[str, tuple[Dim, ...]],
-        dtypes: Mapping[str, DType],
+        inputs: Mapping[int, str],
+        facts: Mapping[str, Fact],
         constants: Mapping[int, tuple[str, Array]],
         params: Mapping[int, Params],
     ) -> None:
-        self.outputs, self.shapes, self.dtypes = outputs, shapes, dtypes
-        self.variables = variables  # the place and the name of each input, in order
-        self._constants = constants  # by place
-        self._params = params  # with names in them, by place
-        dims = [(place, axis, dim) for place, name in variables for axis, dim in enumerate(shapes[name])]
-        self._places = {dim: (place, axis) for place, axis, dim in reversed(dims) if isinstance(dim, str)}
-        self.names = sorted({name for *_, dim in dims for name in ([dim] if _is_name(dim) else [])}, key=_order)
+        self.outputs, self.inputs = outputs, inputs
+        self.shapes: dict[str, tuple[Dim, ...]] = {name: fact.shape or () for name, fact in facts.items()}
+        self.dtypes: dict[str, Any] = {name: fact.dtype for name, fact in facts.items()}
+        self._constants, self._params = constants, params  # attributes with names in them
+        self._axes: dict[str, tuple[int, int]] = {}  # where the number of each name is
+        for place, name in inputs.items():
+            for axis, dim in enumerate(self.shapes[name]):
+                if isinstance(dim, str) and dim[1:].isdigit():
+                    self._axes.setdefault(dim, (place, axis))
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._axes, key=lambda name: int(name[1:]))
 
     @property
     def constants(self) -> dict[str, Array]:
         return dict(self._constants.values())
 
     def at(self, recorded: Recorded) -> dict[str, StaticShape] | None:
-        """The shapes of its inputs in a recording of the same form; None where that is not this graph."""
+        """The shapes of its inputs in a recording of the same form; None where that is not this graph, or empty."""
         nodes = recorded.nodes
-        values = {}
-        for name in self.names:
-            place, axis = self._places[name]
-            values[name] = recorded.shape_of(nodes[place])[axis]
-        shapes = {}
-        for place, name in self.variables:
-            shape = shapes[name] = recorded.shape_of(nodes[place])
-            if any(_number(dim, values) != extent for dim, extent in zip(self.shapes[name], shape)):
+        values = {name: recorded.shape_of(nodes[place])[axis] for name, (place, axis) in self._axes.items()}
+        shapes = {name: recorded.shape_of(nodes[place]) for place, name in self.inputs.items()}
+        if 0 in values.values():
+            return None
+        for name, shape in shapes.items():
+            if _numbers(self.shapes[name], values) != shape:
                 return None
         for place, node in enumerate(nodes):
             if node.op is not None:
-                if place in self._params and not _holds(self._params[place], node.params, values):
+                if not _holds(self._params[place], node.params, values):
                     return None
-            elif place in self._constants and not _is_equal(
-                self._constants[place][1], recorded.constants[node.name]
-            ):
+            elif place in self._constants and not _is_equal(self._constants[place][1], recorded.constants[node.name]):
                 return None
         return shapes
-
-
-def _is_name(dim: Dim) -> bool:
-    return isinstance(dim, str) and dim[1:].isdigit()
-
-
-def _order(name: str) -> int:
-    return int(name[1:])
 
 
 def _number(dim: Any, values: Mapping[str, int]) -> Any:
@@ -191,7 +185,9 @@ def _number(dim: Any, values: Mapping[str, int]) -> Any:
 
 
 def _holds(named: Params, params: Params, values: Mapping[str, int]) -> bool:
-    """Whether attributes are what they are in names."""
+    """Whether attributes of the same kind are what they are in names."""
+    if not hasattr(named, "__weft_fields__"):
+        return True
     for field in fields_of(type(named)):
         if field.kind.symbolic and _numbers(getattr(named, field.name), values) != getattr(params, field.name):
             return False
@@ -213,6 +209,8 @@ class Naming:
         self.names: dict[str, Numbers] = {}
         self.dims: dict[Numbers, str] = {}  # extents that are known so far, by their numbers
         self._numbers: dict[str, Numbers] = {}
+        self._made: list[Node] = []  # and what follows from names about each
+        self._known: list[tuple[Fact, ...]] = []
 
     def graph(self) -> NamedGraph:
         """The graph in names; raises Unnamed."""
@@ -221,42 +219,46 @@ class Naming:
         shapes: dict[str, tuple[Dim, ...]] = {}
         for name in sorted(first.inputs, key=first.computed.__contains__):
             shapes[name] = tuple([self._size(numbers, name) for numbers in self._dims_at(places[name])])
-        shapes = {name: shapes[name] for name in first.inputs}
+        inputs = {places[name]: name for name in first.inputs}
         constants: dict[int, tuple[str, Array]] = {}
         params: dict[int, Params] = {}
-        made: list[Node] = []
-        facts: list[tuple[Fact, ...]] = []
         for place, node in enumerate(first.nodes):
             if node.op is not None:
-                ins = [facts[first.place[entry.node]][entry.index] for entry in node.inputs]
-                own = self._params(place, node, ins)
-                if own is not None:
-                    params[place] = own
-                inputs = [entry._replace(node=made[first.place[entry.node]]) for entry in node.inputs]
-                now = node.params if own is None else own
-                made.append(Node(node.op, node.name, node.op.attributes(now), inputs, params=now))
-                facts.append(self._facts(place, made[-1], ins))
+                params[place] = self._add(place, node)
                 continue
-            made.append(Node(None, node.name))
             known = first.constants.get(node.name)
-            if known is not None and all(_is_equal(known, other) for other in self._constants(place)):
+            shape: tuple[Dim, ...] = shapes.get(node.name, ()) if known is None else known.shape
+            if known is not None and self._is_one_constant(place):
                 constants[place] = node.name, known
-                facts.append((Fact(known.shape, known.dtype),))
-                continue
-            if known is not None:
-                shapes[node.name] = tuple([self._constant_size(numbers) for numbers in self._dims_at(place)])
-            facts.append((Fact(shapes[node.name], first.facts[place][0].dtype),))
-        dtypes: dict[str, Any] = {name: facts[places[name]][0].dtype for name in shapes}
-        outputs = [entry._replace(node=made[first.place[entry.node]]) for entry in first.outputs]
-        return NamedGraph(outputs, [(places[name], name) for name in shapes], shapes, dtypes, constants, params)
+            elif known is not None:
+                shape = tuple([self._constant_size(numbers) for numbers in self._dims_at(place)])
+                inputs[place] = node.name
+            self._made.append(Node(None, node.name))
+            self._known.append((Fact(shape, first.facts[place][0].dtype),))
+        facts = {name: self._known[place][0] for place, name in inputs.items()}
+        return NamedGraph([self._moved(entry) for entry in first.outputs], inputs, facts, constants, params)
+
+    def _add(self, place: int, node: Node) -> Params:
+        """Makes a node in names; gives its attributes."""
+        assert node.op is not None
+        inputs = [self._moved(entry) for entry in node.inputs]
+        ins = [self._known[self.first.place[entry.node]][entry.index] for entry in node.inputs]
+        params = self._params(place, node, ins)
+        self._made.append(Node(node.op, node.name, node.op.attributes(params), inputs, params=params))
+        self._known.append(self._facts(place, self._made[-1], ins))
+        return params
+
+    def _moved(self, entry: NodeEntry) -> NodeEntry:
+        return entry._replace(node=self._made[self.first.place[entry.node]])
 
     def _dims_at(self, place: int) -> list[Numbers]:
         """Each dimension of a variable in all recordings."""
         return list(zip(*[sample.shape_of(sample.nodes[place]) for sample in self.samples]))
 
-    def _constants(self, place: int) -> Iterator[Array]:
-        for sample in self.samples:
-            yield sample.constants[sample.nodes[place].name]
+    def _is_one_constant(self, place: int) -> bool:
+        """Whether a constant is the same in all recordings."""
+        each = [sample.constants[sample.nodes[place].name] for sample in self.samples]
+        return all(_is_equal(each[0], other) for other in each[1:])
 
     # Names.
 
@@ -273,17 +275,19 @@ class Naming:
         return self._named(numbers)
 
     def _constant_size(self, numbers: Numbers) -> Dim:
-        """A dimension of a constant that becomes an input."""
-        try:
-            return self._extent(numbers, ())
-        except Unnamed:
-            return self._named(numbers)
+        """A dimension of a constant that becomes an input: what is known, something near that, or a name of its own."""
+        if len(set(numbers)) == 1:
+            return numbers[0]
+        if numbers in self.dims:
+            return self.dims[numbers]
+        each = (self._first_of(forms, list(self.names), numbers) for forms in (_multiples, _sums))
+        return next((dim for dim in each if dim is not None), None) or self._named(numbers)
 
     def _named(self, numbers: Numbers) -> str:
         known = self.dims.get(numbers)
         if known is None:
             known = f"n{len(self.names)}"
-            self.names[known] = self.dims[numbers] = self._numbers[known] = numbers
+            self.names[known] = self._numbers[known] = numbers
             self.dims[numbers] = known
         return known
 
@@ -299,10 +303,10 @@ class Naming:
 
     # Nodes.
 
-    def _params(self, place: int, node: Node, ins: Sequence[Fact]) -> Params | None:
-        """The attributes of a node in names, where it has extents."""
+    def _params(self, place: int, node: Node, ins: Sequence[Fact]) -> Params:
+        """The attributes of a node, with names in extents."""
         if not hasattr(node.params, "__weft_fields__"):
-            return None
+            return node.params
         near = [dim for fact in ins for dim in fact.shape or ()]
         changes: dict[str, Any] = {}
         symbolic = [field.name for field in fields_of(type(node.params)) if field.kind.symbolic]
@@ -312,7 +316,7 @@ class Naming:
                 changes[key] = self._value(values, near)
             except Unnamed as why:
                 raise Unnamed(f"{key} of operator {node.op_name}: {why}") from None
-        return replace(node.params, **changes) if changes else None
+        return replace(node.params, **changes) if changes else node.params
 
     def _value(self, values: Sequence[Any], near: Sequence[Dim]) -> Any:
         first = values[0]

@@ -23,13 +23,11 @@ from ...eager.dispatch import apply, is_shape_alone
 from ...eager.recording import Recording, StandIn, Storage, part_of_memory
 from ...eager.tensor.memory import array_of, start_of
 from ...eager.tensor.tensor import Tensor, wrap
-from ...ops.math.broadcast import BroadcastToAttrs
 from .naming import Metas, Recorded
 from .plan import Act, Array, Backward, Host, Path, Seen, Segment, SetGrad, Table, Touch
 from .sizes import Made, Programs
 
 _NOTHING = np.empty(0, np.uint8)
-_BROADCAST = Op.get("broadcast_to")
 VIEWS = frozenset(Op.get(name) for name in ("reshape", "transpose", "broadcast_to", "part"))
 
 
@@ -179,8 +177,7 @@ class Recorder(Recording):
         if self.adopt_view(tensor):
             return self.entry_of(tensor)
         if is_shape_alone(array):
-            params = BroadcastToAttrs(shape=array.shape)
-            return self.node(_BROADCAST, params, [self.constant(np.zeros((), array.dtype))])
+            return self._kept(np.zeros(array.shape, array.dtype))  # memory that is never touched
         if tensor._wrapped or tensor._base is not None:
             return self._alone(tensor)
         self.adopt(tensor)
@@ -244,8 +241,11 @@ class Recorder(Recording):
         return id(_owner(array)) in self.fresh
 
     def constant(self, values: Array) -> NodeEntry:
+        return self._kept(values.copy())
+
+    def _kept(self, values: Array) -> NodeEntry:
         name = f"c{len(self.constants)}"
-        self.constants[name] = values.copy()
+        self.constants[name] = values
         return NodeEntry(Node(None, name))
 
     # What functions of tensors ask.
@@ -594,7 +594,8 @@ class Recorder(Recording):
 
 
 def _segment(made: Made, rows: Mapping[str, int], outputs: Sequence[int], fixed: dict[int, Array]) -> Segment:
-    """A program as a step. Constants that are inputs of it are in no row of the table: numbers below 0 stand for them."""
+    """A program as a step. Constants that it takes as inputs are in no row of the table: numbers below 0 stand for
+    them."""
     given = {-1 - place: values for place, values in enumerate(made.constants)}
     inputs = [rows[name] for name in made.inputs]
     return Segment(made.executor, [*inputs, *given], outputs, {**fixed, **given} if given else fixed)

@@ -18,6 +18,7 @@ from ...compiler.model_source import ModelSource
 from ...compiler.open.part import OpenPrograms
 from ...compiler.prepare import typed_graph
 from ...core.graph import Graph
+from ...core.ir import NodeEntry
 from ...runtime.executor import Executor
 from ...runtime.loading import load_or_keep
 from ...runtime.program import Program
@@ -46,9 +47,8 @@ class OpenGraph:
         self.named, self._count = named, count
         constants, shapes, dtypes = named.constants, named.shapes, named.dtypes
         graph = typed_graph(Graph(named.outputs), constants, shapes, dtypes)
-        source = ModelSource(
-            graph.symbol, constants, shapes, dtypes, Target.create("cpu"), None, OPT_LEVEL
-        )
+        _check_open(graph, named)
+        source = ModelSource(graph.symbol, constants, shapes, dtypes, Target.create("cpu"), None, OPT_LEVEL)
         self.programs = OpenPrograms(graph, source, SharedConstants(constants), list(shapes))
 
     def made(self, recorded: Recorded) -> Made | None:
@@ -57,7 +57,7 @@ class OpenGraph:
         executor = None if shapes is None else self.programs.executor(shapes, self._loaded)
         if executor is None:
             return None
-        names = [recorded.nodes[place].name for place, _ in self.named.variables]
+        names = [recorded.nodes[place].name for place in self.named.inputs]
         inputs = [name for name in names if name in recorded.inputs]
         return Made(executor, inputs, [recorded.constants[name] for name in names[len(inputs) :]])
 
@@ -74,6 +74,15 @@ class OpenGraph:
         said = f"open in {', '.join(names)}" if names else "no size is open"
         said += f", one for each {', '.join(sorted(bound))}" if bound else ""
         return f"{said}: {', '.join(dict.fromkeys(f'[{show_dims(shape)}]' for shape in shapes))}"
+
+
+def _check_open(graph: Graph, named: NamedGraph) -> None:
+    """Raises where operators take a size that is to be open for a number."""
+    variables = {node.name: node for node in (graph.indexed.nodes[number] for number in graph.indexed.variables)}
+    for name, shape in named.shapes.items():
+        said = graph.fact(NodeEntry(variables[name])).shape
+        if said != shape:
+            raise Unnamed(f"sizes [{show_dims(shape)}] are taken for [{show_dims(said)}]")
 
 
 class _Form:
@@ -177,8 +186,8 @@ class Programs:
         opened: list[int] = []
         for extent in dict.fromkeys(extent for shape in shapes for extent in shape if extent > 1):
             try:
-                Naming([recorded], [*opened, extent]).graph()
-            except Unnamed:
+                OpenGraph(Naming([recorded], [*opened, extent]).graph(), self._counted)
+            except (Unnamed, Error):
                 continue
             opened.append(extent)
         return form.named(recorded, opened) if opened else None

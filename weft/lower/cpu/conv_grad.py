@@ -8,6 +8,7 @@ from ...base.dtype import FLOAT32, DType, is_float
 from ...core.fused import FusedGroup
 from ...core.ir import Node, NodeEntry
 from ...ops.nn._convolution import NCHW, OIHW, convolution_of
+from ...te.extents import is_open
 from ..group import LoweredKernel, Strides
 from .conv_filters import FilterSum, filter_sum_kernels
 from .conv_taps import TapSum, tap_sum_kernels
@@ -23,7 +24,7 @@ DATA_GRADIENTS = ("_conv2d_grad_data", "_conv2d_grad")
 
 
 def _sum_of(node: Node, fact: Facts) -> TapSum | None:
-    """What the node's first output sums; None for integers and for nothing at all."""
+    """What the node's first output sums; None for integers, for nothing at all, and for gradients of open widths."""
     conv = convolution_of(node.params)
     forward = node.op_name in ("conv2d", "_conv2d_transpose_grad_data")
     gradient = node.op_name in DATA_GRADIENTS
@@ -32,8 +33,8 @@ def _sum_of(node: Node, fact: Facts) -> TapSum | None:
     result = Operand.of(NodeEntry(node), conv.data if gradient else conv.out, fact)
     source = Operand.of(node.inputs[0], given, fact)
     filters = Operand.of(weight, conv.kernel, fact)
-    if not _serves(result, source, filters):
-        return None
+    if not _serves(result, source, filters) or (gradient and is_open(result.extents()["W"])):
+        return None  # runs of columns are for numbers of them
     wide = _wide(result.dtype)
     return TapSum(conv, source, filters, result, bias[0] if bias else None, not forward, wide)
 
