@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ..base import config
 from ..base.errors import Error, GraphError, InvalidType, NotFound, RegistryError
 from ..base.forks import held_lock
+from ..base.stages import reached
 from .bulk import collector_paused
 from .graph_attrs import FACT_KEYS
 from .op import Op
@@ -26,6 +27,14 @@ class Pass(NamedTuple):
     changes_graph: bool
     doc: str
     op_attrs: tuple[str, ...] = ()
+
+
+class PassRun(NamedTuple):
+    """A pass that has run: the graph that it took and the one it gave."""
+
+    name: str
+    before: Any
+    after: Any
 
 
 _passes: dict[str, Pass] = {}
@@ -134,6 +143,7 @@ def run_pass(step: Pass, graph: Any) -> Any:
             except Error as error:
                 error.at(f"graph made by pass {step.name}")
                 raise
+    reached("pass", step.run, PassRun(step.name, graph, result))
     _print(step, graph, result)
     return result
 
