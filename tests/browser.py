@@ -1,5 +1,5 @@
-"""Chromium without a window, driven by chromedriver over HTTP: for tests of pages that weft writes, and for figures about
-them. A missing one skips the tests that ask for it, as oracles do."""
+"""Chromium without a window, driven by chromedriver over HTTP: for tests of pages that weft writes, and for figures
+about them. A missing one skips the tests that ask for it, as oracles do."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ class Browser:
         waiting = f"""
             const done = arguments[arguments.length - 1], given = [...arguments].slice(0, -1);
             const ask = function () {{ {script} }};
-            const again = () => {{ const found = ask.apply(null, given); found ? done(found) : requestAnimationFrame(again); }};
+            const again = () => {{
+                const found = ask.apply(null, given);
+                found ? done(found) : requestAnimationFrame(again);
+            }};
             again();"""
         return self.call("execute/async", {"script": waiting, "args": list(args)})
 

@@ -1,4 +1,4 @@
-"""The command line: `weft run MODEL`, `weft convert MODEL OUT`, `weft info`, `weft demo`."""
+"""The command line: `weft run MODEL`, `weft convert MODEL OUT`, `weft view MODEL`, `weft info`, `weft demo`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from .tools import demo as demo_tool
 from .tools.convert import convert_model
 from .tools.info import info_rows
 from .tools.run import run_model
+from .tools.viewer.command import view_models
 from .version import __version__
 
 FAILURE = 1  # the exit status; click's own for a command that is not written as it should be is 2
@@ -122,6 +123,24 @@ def convert(model: Path, out: Path, params: Path | None, shapes: tuple[str, ...]
     it is if anything went wrong. Weights of more than 2 GiB go into a second file beside OUT.
     """
     convert_model(model, out, params, _shapes(shapes), opset, Console())
+
+
+@main.command()
+@click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="the page; default: MODEL.html")
+@click.option("--svg", type=click.Path(path_type=Path, file_okay=False), help="a folder for pictures")
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,8", help="an input's shape")
+@click.option("--params", type=click.Path(path_type=Path), help="the file of parameters")
+@click.option("--threads", type=click.IntRange(min=1), help="how many threads; default: the cores")
+@click.option("--opt-level", type=click.IntRange(0, 3), default=3, show_default=True, help="passes")
+@click.option("--profile", is_flag=True, help="run on random inputs, and show times")
+def view(models: tuple[Path, ...], shapes: tuple[str, ...], **options: Any) -> None:
+    """Write a page that shows MODELS, and what weft makes of them.
+
+    The page is one HTML file, which a browser opens without a network: graphs after every pass, kernels with their
+    code, memory, a timeline. Of two models it shows the differences.
+    """
+    view_models(models, _shapes(shapes), console=Console(), **options)
 
 
 @main.command()

@@ -36,7 +36,9 @@ class Program {
     const text = (i) => this.strings[i];
     const pairs = [];
     for (let i = 0; i < attrs.length; i += 2) pairs.push([text(attrs[i]), text(attrs[i + 1])]);
-    return { number, key: name, name: this.names[name], op: text(op), scope, inputs, outputs: outputs.map(text), attrs: pairs, sources, step };
+    const own = this.names[name];
+    const title = text(op) !== "variable" ? text(op) : this.inputNames.has(own) ? "input" : "parameter";
+    return { number, key: name, name: own, op: text(op), title, scope, inputs, outputs: outputs.map(text), attrs: pairs, sources, step };
   }
 
   /** The records of one moment: every node, and where to find one by its name. */

@@ -22,9 +22,9 @@ export function nodeDetails(app, pane, node) {
   const steps = program.stepsOf(node);
   const mark = pane.marks?.get(node.key);
   return [
-    h("h2", {}, node.op === "variable" ? (program.isParameter(node) ? "parameter" : "input") : node.op),
+    h("h2", {}, node.title),
     h("p", { class: "path" }, node.name),
-    mark ? h("p", { class: `badge ${mark}` }, pane.against ? `${mark === "new" ? "only here" : "differs"}: ${pane.against}` : mark) : null,
+    mark ? h("p", { class: `badge ${mark}` }, pane.against ? `${mark === "changed" ? "differs from" : "is not in"} ${pane.against}` : mark) : null,
     table(node.outputs.map((text, i) => [node.outputs.length > 1 ? `output ${i}` : "output", text])),
     node.attrs.length ? part("Attributes", table(node.attrs)) : null,
     node.step >= 0 ? [stepFacts(app, program, program.steps[node.step]), h("button", { class: "wide", onclick: () => app.openStep(program, node.step) }, "Code and memory")] : null,

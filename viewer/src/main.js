@@ -60,7 +60,7 @@ class App {
     const both = (act) => () => this.shownPanes().forEach(act);
     this.bar = h("div", { class: "tools", role: "toolbar", "aria-label": "Graph" }, this.stageSelect, h("label", {}, "Heat ", this.heatSelect), h("label", {}, "Beside ", this.sideSelect),
       h("label", { class: "check" }, h("input", { type: "checkbox", onchange: (event) => { this.parameters = event.target.checked; this.showGraph(); } }), "Parameters"),
-      h("span", { class: "buttons" }, button("Expand blocks", "⊞", both((pane) => pane.expand())), button("Collapse blocks", "⊟", both((pane) => pane.collapse())), button("Zoom in", "+", both((pane) => pane.zoom(1.25))), button("Zoom out", "−", both((pane) => pane.zoom(0.8))), button("Fit to window", "⛶", both((pane) => pane.fit()))));
+      h("span", { class: "buttons" }, button("Expand blocks", "⊞", both((pane) => pane.expand())), button("Collapse blocks", "⊟", both((pane) => pane.collapse())), button("Zoom in", "+", both((pane) => pane.zoom(1.25))), button("Zoom out", "−", both((pane) => pane.zoom(0.8))), button("Fit to window", "Fit", both((pane) => pane.fit()))));
     this.paneRow = h("div", { class: "panes" });
     this.graphView = h("div", { class: "graph" }, h("nav", { "aria-label": "Stages of the compilation" }, h("h2", {}, "Stages"), this.stages), h("div", { class: "stage" }, this.bar, this.note, this.paneRow, this.legend));
     this.captions = [h("p", { class: "caption" }), h("p", { class: "caption" })];
@@ -120,7 +120,8 @@ class App {
       compare: () => sheet(`${this.program.title} and ${this.other.title}`, "The graphs stand side by side under Graph.", comparison(this.program, this.other)),
     };
     clear(this.view, views[this.now]());
-    this.view.className = this.now;
+    this.view.className = `on-${this.now}`;
+    this.details.hidden = this.now !== "graph" || !this.panes[0].tree?.items.get(this.panes[0].selected);
     if (this.now === "graph") this.showGraph();
   }
 
@@ -153,7 +154,7 @@ class App {
     main.show(program, moment, options);
     if (shown.length > 1) {
       const back = found ? differences(beside.program.graph(beside.moment), beside.program, graph, program) : null;
-      second.marks = back?.of;
+      second.marks = back ? new Map([...back.of].map(([key, mark]) => [key, mark === "new" ? "gone" : mark])) : null;
       second.against = `${beside.program === program ? "" : `${program.title}, `}${program.snapshots[moment].title}`;
       second.show(beside.program, beside.moment, options);
       this.captions[1].textContent = `${beside.program.title}: ${beside.program.snapshots[beside.moment].title}`;
@@ -216,7 +217,7 @@ class App {
 
   selected(pane, item) {
     this.details.hidden = !item;
-    if (!item) return;
+    if (!item || this.now !== "graph") return;
     const close = h("button", { class: "icon close", "aria-label": "Close details", onclick: () => { pane.select(null); pane.svg.focus(); } }, "×");
     clear(this.details, close, h("div", {}, item.kind === "node" ? nodeDetails(this, pane, item.node) : scopeDetails(this, pane, item)));
   }
@@ -267,23 +268,29 @@ class App {
     const wanted = this.search.value.trim().toLowerCase();
     if (!wanted) return this.closeHits();
     const { program, moment } = this;
-    const found = [];
-    const add = (title, kind, act) => found.push(h("li", { role: "option", id: `hit-${found.length}`, "aria-selected": "false", onclick: act }, h("span", {}, title), h("span", { class: "quiet" }, kind)));
-    const matches = (node) => node.name.toLowerCase().includes(wanted) || node.op.toLowerCase().includes(wanted);
     const seen = new Set();
-    for (const at of [moment, ...program.snapshots.keys()]) {
-      if (found.length >= HITS) break;
+    const ranked = [];
+    for (const at of [moment, ...program.snapshots.keys()])
       for (const node of program.graph(at).nodes) {
-        if (found.length >= HITS) break;
-        if (seen.has(node.key) || !matches(node)) continue;
+        const rank = seen.has(node.key) ? null : this.rank(node, wanted);
+        if (rank === null) continue;
         seen.add(node.key);
-        add(node.name, `${node.op}${at === moment ? "" : `, in ${program.snapshots[at].title}`}`, () => { this.closeHits(); this.gotoName(program, node.key); this.panes[0].svg.focus(); });
+        ranked.push({ rank: rank + (at === moment ? 0 : 10), node, at });
       }
-    }
-    clear(this.hits, found.length ? found : h("li", { class: "quiet" }, "nothing is called so"));
+    ranked.sort((a, b) => a.rank - b.rank);
+    const hit = ({ node, at }, i) => h("li", { role: "option", id: `hit-${i}`, "aria-selected": "false", onclick: () => { this.closeHits(); this.gotoName(program, node.key); this.panes[0].svg.focus(); } },
+      h("span", {}, node.name), h("span", { class: "quiet" }, `${node.title}${at === moment ? "" : `, in ${program.snapshots[at].title}`}`));
+    clear(this.hits, ranked.length ? ranked.slice(0, HITS).map(hit) : h("li", { class: "quiet" }, "nothing is called so"), ranked.length > HITS ? h("li", { class: "quiet" }, `and ${units.whole(ranked.length - HITS)} more`) : null);
     this.hits.hidden = false;
     this.search.setAttribute("aria-expanded", "true");
     this.hit(0);
+  }
+
+  /** How well a node is what is looked for, least first: its name, the start of it, its operator; parameters last. */
+  rank(node, wanted) {
+    const name = node.name.toLowerCase();
+    const fits = name === wanted ? 0 : name.startsWith(wanted) ? 1 : name.includes(wanted) ? 2 : node.op.toLowerCase().includes(wanted) ? 3 : null;
+    return fits === null ? null : fits + (fits && node.op === "variable" ? 5 : 0);
   }
 
   hit(number) {

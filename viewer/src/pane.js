@@ -17,9 +17,10 @@ export class Pane {
     this.app = app;
     this.view = { x: 0, y: 0, scale: 1 };
     this.elements = new Map();
+    this.frames = s("g", { class: "frames" }); // of open blocks, below the lines inside them
     this.lines = s("g", { class: "lines" });
     this.boxes = s("g", { class: "boxes" });
-    this.world = s("g", {}, this.lines, this.boxes);
+    this.world = s("g", {}, this.frames, this.lines, this.boxes);
     this.svg = s("svg", { class: "canvas", tabindex: 0, role: "group", "aria-label": `${name}: arrow keys walk, Enter opens, plus and minus zoom` },
       s("defs", {}, s("marker", { id: `arrow-${name}`, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, s("path", { d: "M0 1L7 4L0 7z", class: "arrow" }))),
       this.world);
@@ -120,7 +121,7 @@ export class Pane {
     for (const box of this.placed.boxes) {
       if (!seen(box.x, box.y, box.x + box.width, box.y + box.height)) continue;
       wanted.add(box.id);
-      if (!this.elements.has(box.id)) this.add(box.id, this.boxes, this.box(box));
+      if (!this.elements.has(box.id)) this.add(box.id, box.open ? this.frames : this.boxes, this.box(box));
     }
     for (const [id, element] of this.elements) if (!wanted.has(id)) { element.remove(); this.elements.delete(id); }
   }
@@ -150,7 +151,7 @@ export class Pane {
     if (item.id === this.selected) classes.push("selected");
     if (item.kind === "node") classes.push(family(item.node.op));
     const heat = box.open ? null : this.heat?.(item) ?? null;
-    const group = s("g", { class: classes.join(" "), transform: `translate(${box.x} ${box.y})`, "data-id": box.id, role: "button", "aria-label": this.spoken(box), "aria-expanded": item.kind === "scope" ? box.open : null, style: heat === null ? {} : { "--heat": heat } });
+    const group = s("g", { class: classes.join(" "), transform: `translate(${box.x} ${box.y})`, "data-id": box.id, role: "button", "aria-label": this.spoken(box), "aria-expanded": item.kind === "scope" ? String(box.open) : null, style: heat === null ? {} : { "--heat": heat } });
     if (heat !== null) group.classList.add("heated");
     if (item.kind === "scope" && !box.open) group.append(s("rect", { class: "behind", x: 4, y: 4, width: box.width, height: box.height, rx: 8 }));
     group.append(s("rect", { class: "frame", width: box.width, height: box.height, rx: item.kind === "scope" ? 8 : 6 }), s("title", {}, item.kind === "node" ? item.node.name : item.label));
@@ -166,7 +167,7 @@ export class Pane {
 
   spoken(box) {
     const { item } = box;
-    return item.kind === "node" ? `${item.node.op} ${item.node.name} ${item.node.outputs[0] ?? ""}` : `block ${item.label}, ${item.size} nodes`;
+    return item.kind === "node" ? `${item.node.title} ${item.node.name} ${item.node.outputs[0] ?? ""}` : `block ${item.label}, ${item.size} nodes`;
   }
 
   // Heat: a share of the hottest thing that can be seen.
@@ -208,9 +209,9 @@ export class Pane {
     this.tree.toggle(id);
     this.refresh();
     const after = this.byId.get(id);
-    // The corner of the block stays where it is on the screen.
+    // The middle of the block's upper edge stays where it is on the screen.
     if (before && after) {
-      this.view.x += (before.x - after.x) * this.view.scale;
+      this.view.x += (before.x + before.width / 2 - after.x - after.width / 2) * this.view.scale;
       this.view.y += (before.y - after.y) * this.view.scale;
     }
     this.apply();

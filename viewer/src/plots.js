@@ -17,6 +17,12 @@ function ticks(most, wanted = 5) {
   return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, i) => i * step);
 }
 
+/** The same of bytes: a power of two each. */
+function byteTicks(most, wanted = 5) {
+  const step = 2 ** Math.ceil(Math.log2(Math.max(most, 1) / wanted));
+  return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
+}
+
 const grid = (x1, y1, x2, y2) => s("line", { class: "grid", x1, y1, x2, y2 });
 const text = (x, y, anchor, value, more = {}) => s("text", { class: "tick", x, y, "text-anchor": anchor, ...more }, value);
 
@@ -36,15 +42,15 @@ export function memory(program, width, { step = null, onslot = () => {} } = {}) 
   });
   const marks = step === null ? [] : [s("rect", { class: "now", x: x(step), y: inner.y, width: Math.max(2, inner.w / steps), height: inner.h })];
   return plot(width, height, `memory of ${program.title} over its steps`,
-    ticks(most).map((at) => [grid(inner.x, y(at), inner.x + inner.w, y(at)), text(inner.x - 8, y(at) + 4, "end", units.bytes(at))]),
+    byteTicks(most).map((at) => [grid(inner.x, y(at), inner.x + inner.w, y(at)), text(inner.x - 8, y(at) + 4, "end", units.bytes(at))]),
     ticks(steps).map((at) => text(x(at), height - 24, "middle", units.whole(at))),
     text(inner.x + inner.w / 2, height - 6, "middle", "step"), boxes, marks);
 }
 
 /** Bytes of the arena that are alive at each step, as a line. */
 export function living(program, width) {
-  const height = 130;
-  const inner = { x: LEFT, y: 10, w: width - LEFT - 14, h: height - 34 };
+  const height = 138;
+  const inner = { x: LEFT, y: 18, w: width - LEFT - 14, h: height - 42 };
   const changes = new Float64Array(program.steps.length + 2);
   for (const slot of program.slots)
     if (slot.role === "arena") { changes[slot.first] += slot.size; changes[slot.last + 1] -= slot.size; }
@@ -55,10 +61,10 @@ export function living(program, width) {
   const y = (at) => inner.y + inner.h - (at / most) * inner.h;
   const d = alive.map((value, i) => `${i ? "L" : "M"}${x(i)} ${y(value)}L${x(i + 1)} ${y(value)}`).join("");
   return plot(width, height, `bytes of ${program.title} that are alive at each step`,
-    ticks(most, 3).map((at) => [grid(inner.x, y(at), inner.x + inner.w, y(at)), text(inner.x - 8, y(at) + 4, "end", units.bytes(at))]),
+    byteTicks(most, 3).map((at) => [grid(inner.x, y(at), inner.x + inner.w, y(at)), text(inner.x - 8, y(at) + 4, "end", units.bytes(at))]),
     s("path", { class: "area", d: alive.length ? `${d}L${x(alive.length)} ${y(0)}L${x(0)} ${y(0)}Z` : "" }),
     s("line", { class: "peak", x1: inner.x, x2: inner.x + inner.w, y1: y(program.arena_bytes), y2: y(program.arena_bytes) }),
-    text(inner.x + inner.w, Math.max(9, y(program.arena_bytes) - 3), "end", `arena ${units.bytes(program.arena_bytes)}`),
+    text(inner.x + inner.w, y(program.arena_bytes) - 5, "end", `arena ${units.bytes(program.arena_bytes)}`),
     text(inner.x + inner.w / 2, height - 4, "middle", "step"));
 }
 
@@ -108,7 +114,9 @@ export function roofline(program, width, { step = null, onstep = () => {} } = {}
   const roof = (rate, label) => {
     const [from, to] = [Math.max(10 ** x0, 10 ** y0 / rate), rates.flops / rate];
     if (!rate || to <= from) return null;
-    return [s("line", { class: "roof", x1: x(from), y1: y(from * rate), x2: x(to), y2: y(rates.flops) }), text(x(from) + 6, y(from * rate) - 8, "start", `${label} ${units.count(rate, "B/s")}`, { class: "roof-name" })];
+    const [ax, ay, bx, by] = [x(from), y(from * rate), x(to), y(rates.flops)];
+    const turned = `translate(${ax + (bx - ax) * 0.06} ${ay + (by - ay) * 0.06}) rotate(${(Math.atan2(by - ay, bx - ax) * 180) / Math.PI})`;
+    return [s("line", { class: "roof", x1: ax, y1: ay, x2: bx, y2: by }), text(0, -6, "start", `${label} ${units.count(rate, "B/s")}`, { class: "roof-name", transform: turned })];
   };
   const clip = `clip-${program.number}`;
   return plot(width, height, `roofline of ${program.title}`,
@@ -119,7 +127,7 @@ export function roofline(program, width, { step = null, onstep = () => {} } = {}
     text(inner.x + 4, inner.y + 10, "start", "operations a second"),
     s("g", { "clip-path": `url(#${clip})` }, rates.flops ? [
       s("line", { class: "roof", x1: x(rates.flops / rates.near), y1: y(rates.flops), x2: x(10 ** x1), y2: y(rates.flops) }),
-      text(x(10 ** x1) - 6, y(rates.flops) - 6, "end", `one core ${units.count(rates.flops, "FLOP/s")}`, { class: "roof-name" }),
+      text(x(10 ** x1) - 6, y(rates.flops) - 14, "end", `one core ${units.count(rates.flops, "FLOP/s")}`, { class: "roof-name" }),
       roof(rates.near, "second cache"), roof(rates.far, "memory")] : null),
     points.map((p) => s("circle", { class: `dot ${family(p.at.operators.find((op) => family(op) === "product") ?? p.at.operators[0] ?? "")} ${p.at.index === step ? "used" : ""}`, cx: x(p.x), cy: y(p.y), r: 3.5 + 6 * Math.sqrt(p.time / longest), "data-step": p.at.index, onclick: () => onstep(p.at.index) }, s("title", {}, `${p.at.index + 1}: ${p.at.name}\n${units.count(p.y, "FLOP/s")}, ${p.x.toFixed(2)} operations for a byte, ${units.seconds(p.time)}`))));
 }

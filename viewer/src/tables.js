@@ -19,7 +19,7 @@ export function stepTable(app, program) {
   const order = { column: 0, down: false };
   const total = program.steps.reduce((sum, step) => sum + duration(program, step), 0);
   const body = h("tbody");
-  const heads = COLUMNS.map(([name], index) => h("th", { scope: "col", "aria-sort": "none" }, h("button", { onclick: () => sort(index) }, name)));
+  const heads = COLUMNS.map(([name], index) => h("th", { scope: "col", "aria-sort": "none", class: index === 1 ? null : "number" }, h("button", { onclick: () => sort(index) }, name)));
   const sort = (index) => {
     order.down = order.column === index ? !order.down : index > 1;
     order.column = index;

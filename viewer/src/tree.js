@@ -186,7 +186,7 @@ export class Tree {
 
 /** What stands in the box of a node: its operator, its name, what it gives. */
 export function nodeLines(node) {
-  const lines = [shortened(node.op, 40), shortened(node.name, 34)];
+  const lines = [shortened(node.title, 40), shortened(node.name, 34)];
   if (node.outputs.length) lines.push(shortened(node.outputs[0], 38) + (node.outputs.length > 1 ? ` +${node.outputs.length - 1}` : ""));
   return lines;
 }

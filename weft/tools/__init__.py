@@ -1,1 +1,5 @@
-"""What the command line does: run, info, demo."""
+"""What the command line does: run, info, demo, view."""
+
+from .viewer.view import view
+
+__all__ = ["view"]

@@ -1,5 +1,5 @@
-"""Blocks of a graph by the names of its nodes: `stage1_unit2_conv1` and `/encoder/layer.0/Add` say where they stand. Long
-lists without such names are cut in order, so that no block has more parts than can be drawn."""
+"""Blocks of a graph by the names of its nodes: `stage1_unit2_conv1` and `/encoder/layer.0/Add` say where they stand.
+Long lists without such names are cut in order, so that no block has more parts than can be drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs become records: what is equal in two graphs is one record, so that many passes over a large graph stay small."""
+"""Graphs become records: what is equal in two graphs is one record, so that a page of many passes stays small."""
 
 from __future__ import annotations
 

@@ -31,9 +31,7 @@ def add_steps(
     number = recorder.names.number
     for step, told in zip(program.plan.steps, made, strict=True):
         nodes = [node for node in told.nodes if node in own]
-        sources = list(
-            dict.fromkeys(source.name for node in told.nodes for source in graph.sources.get(node, (node,)))
-        )
+        sources = list(dict.fromkeys(source.name for node in told.nodes for source in graph.sources.get(node, (node,))))
         view.steps.append(
             StepView(
                 told.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from ...base.target import Target
 from .collect import collect
 from .page import page
 from .records import ProgramView
+from .svg import graph_svg, memory_svg, roofline_svg
 
 
 class View:
@@ -32,6 +34,24 @@ class View:
         """Writes the page, one file that needs nothing else."""
         Path(path).write_text(self.html(), encoding="utf-8")
 
+    def save_svg(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Writes pictures of each program: the model and its kernels as graphs, memory, roofline."""
+        written = []
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for program in self.programs:
+            name = re.sub(r"[^\w.-]+", "-", program.title)
+            pictures = {
+                "model": graph_svg(program, 0),
+                "kernels": graph_svg(program),
+                "memory": memory_svg(program),
+                "roofline": roofline_svg(program),
+            }
+            for kind, picture in pictures.items():
+                path = Path(folder) / f"{name}-{kind}.svg"
+                path.write_text(picture, encoding="utf-8")
+                written.append(path)
+        return written
+
 
 def view(
     *models: Any,
@@ -43,8 +63,8 @@ def view(
     opt_level: int = 3,
     measure: bool = False,
 ) -> View:
-    """Compiles models as `weft.compile` does, and keeps every graph on the way and all code, to be looked at. Of several
-    models the page shows what differs. With `measure`, they run on random inputs and times are shown.
+    """Compiles models as `weft.compile` does, and keeps every graph on the way and all code, to be looked at. Of
+    several models the page shows what differs. With `measure`, they run on random inputs and times are shown.
 
     >>> import weft
     >>> x = weft.symbol.Variable("x", shape=(2, 3))
