@@ -52,6 +52,12 @@ class Program {
     return this.graphs.get(moment);
   }
 
+  /** All names in small letters, for searching. */
+  get lower() {
+    this.lowerNames ??= this.names.map((name) => name.toLowerCase());
+    return this.lowerNames;
+  }
+
   /** The steps that a node became, or is. */
   stepsOf(node) {
     return node.step >= 0 ? [node.step] : this.stepsOfName.get(node.key) ?? [];
@@ -93,6 +99,7 @@ export function differences(graph, program, other, otherProgram) {
   let changed = 0;
   for (const node of graph.nodes) {
     const before = byName.get(node.name);
+    if (before?.number === node.number && program === otherProgram) continue; // one record serves both
     if (!before) { found.set(node.key, "new"); fresh++; }
     else if (told(before, otherProgram) !== told(node, program)) { found.set(node.key, "changed"); changed++; }
   }

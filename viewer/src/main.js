@@ -270,13 +270,15 @@ class App {
     const { program, moment } = this;
     const seen = new Set();
     const ranked = [];
-    for (const at of [moment, ...program.snapshots.keys()])
+    for (const at of [moment, ...program.snapshots.keys()]) {
+      if (ranked.length >= HITS) break; // what the graph on the screen has comes first
       for (const node of program.graph(at).nodes) {
-        const rank = seen.has(node.key) ? null : this.rank(node, wanted);
+        const rank = seen.has(node.key) ? null : this.rank(program, node, wanted);
         if (rank === null) continue;
         seen.add(node.key);
         ranked.push({ rank: rank + (at === moment ? 0 : 10), node, at });
       }
+    }
     ranked.sort((a, b) => a.rank - b.rank);
     const hit = ({ node, at }, i) => h("li", { role: "option", id: `hit-${i}`, "aria-selected": "false", onclick: () => { this.closeHits(); this.gotoName(program, node.key); this.panes[0].svg.focus(); } },
       h("span", {}, node.name), h("span", { class: "quiet" }, `${node.title}${at === moment ? "" : `, in ${program.snapshots[at].title}`}`));
@@ -287,8 +289,8 @@ class App {
   }
 
   /** How well a node is what is looked for, least first: its name, the start of it, its operator; parameters last. */
-  rank(node, wanted) {
-    const name = node.name.toLowerCase();
+  rank(program, node, wanted) {
+    const name = program.lower[node.key];
     const fits = name === wanted ? 0 : name.startsWith(wanted) ? 1 : name.includes(wanted) ? 2 : node.op.toLowerCase().includes(wanted) ? 3 : null;
     return fits === null ? null : fits + (fits && node.op === "variable" ? 5 : 0);
   }

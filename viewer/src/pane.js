@@ -46,9 +46,22 @@ export class Pane {
   refresh() {
     this.placed = this.tree.placed();
     this.byId = new Map(this.placed.boxes.map((box) => [box.id, box]));
-    for (const element of this.elements.values()) element.remove();
-    this.elements.clear();
-    this.paint();
+    this.heat = this.heatScale();
+    for (const [id, element] of this.elements) if (!this.kept(id, element)) { element.remove(); this.elements.delete(id); }
+    this.apply();
+    this.cull();
+  }
+
+  /** Whether what is drawn of an item can stay, maybe at another place. */
+  kept(id, element) {
+    const box = this.byId.get(id);
+    if (!box || element.signature !== this.signature(box)) return false;
+    element.setAttribute("transform", `translate(${box.x} ${box.y})`);
+    return true;
+  }
+
+  signature(box) {
+    return [box.width, box.height, box.open, this.app.mark(this, box.item), box.open ? null : this.heat?.(box.item), box.item.id === this.selected, box.item.node?.number, box.item.size].join();
   }
 
   // The window on the picture
@@ -92,12 +105,6 @@ export class Pane {
   }
 
   // Drawing
-
-  paint() {
-    this.heat = this.heatScale();
-    this.apply();
-    this.cull();
-  }
 
   inWindow() {
     const { width, height } = this.svg.getBoundingClientRect();
@@ -162,6 +169,7 @@ export class Pane {
       group.append(s("text", { class: "sign", x: 14, y: box.open ? 19 : 21 }, box.open ? "−" : "+"), s("text", { class: "name", x: 30, y: box.open ? 19 : 20 }, shortened(item.label, box.open ? 60 : 34)));
       if (!box.open) group.append(s("text", { class: "small", x: 30, y: 36 }, `${item.size} nodes`));
     }
+    group.signature = this.signature(box);
     return group;
   }
 

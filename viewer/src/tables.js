@@ -3,6 +3,8 @@ import { h } from "./dom.js";
 import { duration } from "./plots.js";
 import * as units from "./units.js";
 
+const ROWS = 250; // that are shown; sorting brings others to the top
+
 const COLUMNS = [
   ["step", (step) => step.index, (step) => step.index + 1],
   ["kernel", (step) => step.name, (step) => step.name],
@@ -32,10 +34,10 @@ export function stepTable(app, program) {
       const [x, y] = [key(a, program), key(b, program)];
       return (x < y ? -1 : x > y ? 1 : a.index - b.index) * (order.down ? -1 : 1);
     });
-    body.replaceChildren(...sorted.slice(0, 2000).map((step) => h("tr", { onclick: () => app.openStep(program, step.index) }, COLUMNS.map(([name, , show], i) => h("td", { class: i === 1 ? "name" : "number" }, i === 1 ? h("button", { class: "link" }, show(step, program, total)) : String(show(step, program, total)))))));
+    body.replaceChildren(...sorted.slice(0, ROWS).map((step) => h("tr", { onclick: () => app.openStep(program, step.index) }, COLUMNS.map(([name, , show], i) => h("td", { class: i === 1 ? "name" : "number" }, i === 1 ? h("button", { class: "link" }, show(step, program, total)) : String(show(step, program, total)))))));
   };
   fill();
-  return h("div", { class: "scroll" }, h("table", { class: "rows steps" }, h("thead", {}, h("tr", {}, heads)), body));
+  return h("div", { class: "scroll" }, h("table", { class: "rows steps" }, h("thead", {}, h("tr", {}, heads)), body), program.steps.length > ROWS ? h("p", { class: "quiet" }, `the first ${ROWS} of ${units.whole(program.steps.length)}`) : null);
 }
 
 const totals = (program) => ({

@@ -56,16 +56,17 @@ def collect(
             f"{os.fspath(model)!r} is compiled already", why="its graphs are gone", hint="give the model file"
         )
     watch = _Watch(Target.create(target))
-    options = {"params": params, "target": watch.target, "threads": threads, "opt_level": opt_level}
+    options: dict[str, Any] = {"params": params, "target": watch.target, "threads": threads, "opt_level": opt_level}
     forget_groups()  # what was compiled before would not be lowered again
     with config.override(cache=False), watched(watch.look):
         compiled = compile(model, shape=shape, **options)
         likely = likely_shapes(compiled.inputs)
         if likely:
             compiled = compile(model, shape={**(shape or {}), **likely}, **options)
+        assert isinstance(compiled, CompiledModel)
         if compiled.parts > 1 or not watch.programs:
             compiled.run(random_inputs(compiled))
-    views = [watch.view(title, number, compiled) for number in range(len(watch.programs))]
+    views = [watch.view(title, number) for number in range(len(watch.programs))]
     if measure:
         _measure(compiled, watch.programs, views)
     return views
@@ -185,7 +186,7 @@ class _Watch:
 
     # What comes of it
 
-    def view(self, title: str, number: int, compiled: CompiledModel) -> ProgramView:
+    def view(self, title: str, number: int) -> ProgramView:
         """The program of a number as a page shows it."""
         made = self.programs[number]
         program = made.executor.latest if made.executor is not None else made.program

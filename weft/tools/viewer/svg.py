@@ -43,6 +43,24 @@ class Box(NamedTuple):
     family: str  # "" for a block
 
 
+class Axis(NamedTuple):
+    """Values from the first to the last (or their logarithms) as places from a start to an end.
+
+    >>> Axis(0, 10, 100, 300)(5), Axis(0, 2, 0, 100, logarithmic=True)(10)
+    (200.0, 50.0)
+    """
+
+    first: float
+    last: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        at = log10(value) if self.logarithmic else value
+        return self.start + (self.end - self.start) * (at - self.first) / (self.last - self.first)
+
+
 def family(op: str) -> str:
     """What kind of work an operator is.
 
@@ -167,8 +185,7 @@ def memory_svg(program: ProgramView, width: float = 900, height: float = 420) ->
     """The arena over the steps: a box is a value, as long as it is alive, at the bytes it has."""
     left, top, right, bottom = 70.0, 30.0, width - 16, height - 40
     steps, most = max(len(program.steps), 1), max(program.arena_bytes, 1)
-    x = lambda step: left + (right - left) * step / steps
-    y = lambda place: bottom - (bottom - top) * place / most
+    x, y = Axis(0, steps, left, right), Axis(0, most, bottom, top)
     parts = [_text(left, 18, f"{program.title}: arena of {_bytes(most)} over {len(program.steps)} steps")]
     tick = 2 ** ceil(log2(most / 5)) if most > 5 else 1
     for place in range(0, most + 1, tick):
@@ -191,8 +208,7 @@ def roofline_svg(program: ProgramView, width: float = 900, height: float = 460) 
     flops, far = program.rates.get("flops", 1e11), program.rates.get("far", 1e10)
     x0, x1 = _span([point[0] for point in points], 0.1, 100)
     y0, y1 = _span([point[1] for point in points], 1e9, flops * 1.2)
-    x = lambda value: left + (right - left) * (log10(value) - x0) / (x1 - x0)
-    y = lambda value: bottom - (bottom - top) * (log10(value) - y0) / (y1 - y0)
+    x, y = Axis(x0, x1, left, right, logarithmic=True), Axis(y0, y1, bottom, top, logarithmic=True)
     told = "measured" if any(step.seconds is not None for step in program.steps) else "estimated"
     parts = [_text(left, 18, f"{program.title}: operations a second ({told}) over operations for a byte")]
     for power in range(x0, x1 + 1):
