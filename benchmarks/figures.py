@@ -33,6 +33,7 @@ import onnx_import
 import open_sizes
 import training_memory
 
+import viewer
 import weft
 import weft.passes  # registers them
 from weft.core.graph import Graph
@@ -509,6 +510,17 @@ def compiled_steps() -> Iterator[Figure]:
             yield Figure(f"compiled step over PyTorch's: {name}", ours / theirs, "x", 0, compiled.BOUND)
         else:
             yield Figure("compiled call of one small operator", ours * 1e6, "us", 0, 5)
+
+
+# viewer: pages that `weft view` writes, in Chromium.
+
+
+@group("viewer")
+def viewed() -> Iterator[Figure]:
+    for name, page in viewer.measured():
+        yield Figure(f"page of {name}", page.size / 1e6, "MB", 0, 5 if name == "resnet50" else 10)
+        yield Figure(f"page of {name}, opened", page.seconds, "s", 0, 2)
+        yield Figure(f"page of {name}, a click", 1e3 * page.click, "ms", 0, 200)
 
 
 def main(arguments: list[str]) -> int:

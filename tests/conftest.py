@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+import browser
 import oracles
 
 if "PYTEST_XDIST_WORKER" not in os.environ:  # processes of one run share what they compile
@@ -88,3 +89,6 @@ def pytest_terminal_summary(terminalreporter):
                 f"{count} tests were skipped: they compare with {title}, which is not installed. "
                 "`make oracles` installs it."
             )
+    count = reasons[f"Skipped: {browser.MISSING}"]
+    if count:
+        terminalreporter.write_line(f"{count} tests were skipped: they look at pages. {browser.MISSING}.")

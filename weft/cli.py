@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "bench": "How long a model takes, beside other runtimes.",
     "compare": "Where the values of a model differ from a reference.",
     "bisect": "Which pass, kernel or node makes a model differ.",
+    "view": "Write a page that shows a model, and what weft makes of it.",
     "convert": "Write a model as ONNX.",
     "ops": "The operators that weft has.",
     "doctor": "What weft found on this machine, and what is missing.",

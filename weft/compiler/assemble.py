@@ -68,6 +68,16 @@ class Assembled(NamedTuple):
 _places, _rims = Op.get_attr("FPlaces"), Op.get_attr("FRim")
 
 
+class StepMade(NamedTuple):
+    """A step of a program: the nodes it computes, its code (none where it runs on the host), and its element
+    operations."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    code: KernelCode | None
+    work: int
+
+
 def assemble(
     graph: Graph,
     groups: Sequence[FusedGroup],
@@ -450,6 +460,7 @@ class _Assembler:
             assert code.launch is not None
             self._step(code, keys, code.launch, work)
             self.kernels.append(self._info(name, code.name, nodes))
+            reached("step", assemble, StepMade(name, tuple(nodes), code, typical(work)))
 
     def _nanoseconds(self, work: int) -> float:
         """How long one core takes for so many element operations, at its best."""
@@ -500,6 +511,7 @@ class _Assembler:
             attrs["target"] = str(self.target)
         function = HOST_CONTROL if node.op.name in CONTROL_OPS else HOST_REFERENCE
         self.steps.append(lambda refs: HostStep(function, tuple(refs[key] for key in keys), attrs))
+        reached("step", assemble, StepMade(node.op.name, (node,), None, 0))
 
     def _info(self, name: str, symbol: str, nodes: Sequence[Node]) -> KernelInfo:
         sources = dict.fromkeys(source.name for node in nodes for source in self.graph.sources.get(node, (node,)))

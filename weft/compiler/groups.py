@@ -19,6 +19,7 @@ from ..lower.signature import signature
 from .backends import backend_of
 from .disk_cache import CompiledKernel, decoded, encoded, group_key
 from .kernels import kernel_cache
+from .stages import reached
 
 MAX_GROUPS = 4096
 _PRINTED = frozenset({"loops", "llvm", "asm"})
@@ -33,6 +34,13 @@ class GroupCall(NamedTuple):
     group: FusedGroup
     strides: Strides | None
     signature: Hashable
+
+
+class LoweredGroup(NamedTuple):
+    """A group and its kernels as loops."""
+
+    group: FusedGroup
+    kernels: Sequence[LoweredKernel]
 
 
 class KernelMaker:
@@ -65,7 +73,10 @@ class KernelMaker:
 
     def lowered(self, call: GroupCall, fact: Callable[[NodeEntry], Fact]) -> list[LoweredKernel]:
         """The kernels of a group as loops."""
-        return backend_of(self.target).lowering.lower(call.group, fact, self.target, call.strides)
+        lowering = backend_of(self.target).lowering
+        kernels = lowering.lower(call.group, fact, self.target, call.strides)
+        reached("lowered", lowering.lower, LoweredGroup(call.group, kernels))
+        return kernels
 
     def compiled_once(
         self,

@@ -364,6 +364,11 @@ class CompiledModel:
         """How often code was made."""
         return sum(part.compilations for part in self._schedule.compiled())
 
+    @property
+    def parts(self) -> int:
+        """How many programs it is compiled to: several where values that it computes decide what comes next."""
+        return sum(part is not None for part in self._schedule.parts)
+
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until no code is being made in the background (`specialise="auto"`); False if that takes longer than
         so many seconds."""

@@ -112,7 +112,9 @@ def prepare_typed(
     _check_known(graph)
     used = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     kept = {n: v if n in own else _owned(v) for n, v in constants.items() if n in used}
-    return Prepared(ordered(graph), kept)
+    made = Prepared(ordered(graph), kept)
+    reached("prepared", prepare_typed, made)
+    return made
 
 
 def _owned(value: Array) -> Array:

@@ -1,50 +1,13 @@
-"""The stages of a compilation as they are reached, for those who want to look:
-
-with watched(print): weft.compile("model.onnx")
-"""
+"""What can be watched of a compilation: the stages that `weft.base.stages` hears of; and what
+Python code asks about a compiler that may be tracing it."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-_PACKAGE = Path(__file__).parent.parent
+from ..base.stages import Decision, Stage, decided, reached, watched
 
-
-class Stage(NamedTuple):
-    """What was reached, the file whose code made it, and the thing itself."""
-
-    title: str
-    file: str
-    value: Any
-
-
-Look = Callable[[Stage], None]
-_look: ContextVar[Look | None] = ContextVar("weft_stages", default=None)
-
-
-@contextmanager
-def watched(look: Look) -> Iterator[None]:
-    """Has `look` called with each stage of what is compiled inside a `with` block."""
-    token = _look.set(look)
-    try:
-        yield
-    finally:
-        _look.reset(token)
-
-
-def reached(title: str, maker: Callable[..., Any], value: Any) -> None:
-    """Says that a stage is done: what a function made, and where that function is written."""
-    look = _look.get()
-    if look is not None:
-        file = Path(inspect.getsourcefile(inspect.unwrap(maker)) or "")
-        own = file.is_relative_to(_PACKAGE)  # else it is a user's, who has put it in place of weft's
-        look(Stage(title, file.relative_to(_PACKAGE).as_posix() if own else file.name, value))
-
+__all__ = ["Decision", "Stage", "decided", "disable", "is_compiling", "reached", "watched"]
 
 # What Python code asks about a compiler that may be tracing it: `weft.compile` reads models and runs no Python.
 

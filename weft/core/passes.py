@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..base import config
 from ..base.errors import Error, GraphError, InvalidType, NotFound, RegistryError
 from ..base.forks import held_lock
+from ..base.stages import reached
 from .bulk import collector_paused
 from .graph_attrs import FACT_KEYS
 from .op import Op
@@ -30,11 +29,17 @@ class Pass(NamedTuple):
     op_attrs: tuple[str, ...] = ()
 
 
+class PassRun(NamedTuple):
+    """A pass that has run: the graph that it took and the one it gave."""
+
+    name: str
+    before: Any
+    after: Any
+
+
 _passes: dict[str, Pass] = {}
 _lock = held_lock("table")
 _verifiers: list[Callable[[Any], None]] = []
-Watch = Callable[[Pass, Any, Any], None]
-_watch: ContextVar[Watch | None] = ContextVar("weft_watched_passes", default=None)
 
 
 def register_pass(
@@ -138,9 +143,7 @@ def run_pass(step: Pass, graph: Any) -> Any:
             except Error as error:
                 error.at(f"graph made by pass {step.name}")
                 raise
-    look = _watch.get()
-    if look is not None:
-        look(step, graph, result)
+    reached("pass", step.run, PassRun(step.name, graph, result))
     _print(step, graph, result)
     return result
 
@@ -153,16 +156,6 @@ def _print(step: Pass, before: Any, after: Any) -> None:
         print(f"# pass {step.name}: {counts[0]} -> {counts[1]} operators", file=sys.stderr)
     if "passes" in stages:
         print(f"# after pass {step.name}\n{after.ir()}", file=sys.stderr)
-
-
-@contextmanager
-def watched_passes(look: Watch) -> Iterator[None]:
-    """Has `look(pass, before, after)` called for each pass that runs inside a `with` block."""
-    token = _watch.set(look)
-    try:
-        yield
-    finally:
-        _watch.reset(token)
 
 
 def add_verifier(verify: Callable[[Any], None]) -> None:

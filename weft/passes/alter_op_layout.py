@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from ..base.errors import InvalidValue
 from ..base.layout import Layout
+from ..base.stages import reached
 from ..core.graph import Graph
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.naming import NameManager
@@ -110,6 +111,7 @@ def _replacement(graph: Graph, node: Node, inputs: list[NodeEntry]) -> Symbol | 
     facts = [graph.fact(entry) for entry in node.inputs]
     with _AlteredNames(node.name):
         answer: Symbol | None = rule(node.params, Symbol(inputs), facts)
+    reached("altered", rule, node)
     if answer is not None and len(answer.outputs) < node.num_visible_outputs:
         raise InvalidValue(
             f"alter_layout of {node.op_name} gave {len(answer.outputs)} outputs",

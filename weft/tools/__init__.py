@@ -13,6 +13,7 @@ _NAMES = {
     "bench_model": "bench",
     "compare_model": "compare",
     "bisect_model": "bisect",
+    "view": "viewer.view",
     "convert_model": "convert",
     "list_operators": "operators",
     "operator_help": "operators",

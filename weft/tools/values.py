@@ -14,15 +14,15 @@ import numpy as np
 
 from ..base.dtype import is_float
 from ..base.errors import Error, RunError, Unsupported
+from ..base.stages import Stage, watched
 from ..compiler.assemble import Assembled, GroupSteps
 from ..compiler.model import CompiledModel
 from ..compiler.prepare import Folded
-from ..compiler.stages import Stage, watched
 from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.interpret import run_reference
 from ..core.ir import Node, NodeEntry
-from ..core.passes import Pass, watched_passes
+from ..core.passes import get_pass
 from ..runtime.cpu.stepping import Stepper
 from ..runtime.program import Array, KernelInfo, Program
 
@@ -69,6 +69,8 @@ def compilation_of(model: CompiledModel, progress: Progress | None = None) -> Co
             known = {**constants, **stage.value.constants}
             made.passes.append(PassRun("PrecomputePrune", before, stage.value.graph, known))
             constants.update(stage.value.constants)
+        elif stage.title == "pass" and get_pass(stage.value.name).changes_graph:
+            made.passes.append(PassRun(*stage.value, dict(constants)))
         elif stage.title == "types":
             made.graph = stage.value
         elif stage.title == "assembled":
@@ -76,11 +78,7 @@ def compilation_of(model: CompiledModel, progress: Progress | None = None) -> Co
         elif stage.title == "program":
             made.program = stage.value
 
-    def look_at_pass(step: Pass, before: Graph, after: Graph) -> None:
-        if step.changes_graph:
-            made.passes.append(PassRun(step.name, before, after, dict(constants)))
-
-    with watched(look_at), watched_passes(look_at_pass):
+    with watched(look_at):
         model.prepare_known(progress)
     if made.program is None or made.assembled is None:
         raise Unsupported(

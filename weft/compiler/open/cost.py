@@ -10,7 +10,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...base.sizes import OPERATIONS, QUESTIONS
-from ...te.expr import Binary, Broadcast, Call, Cast, Compare, Const, Expr, Load, Ramp, Select, Unary, Var
+from ...te.expr import Binary, Broadcast, Call, Cast, Compare, Const, Expr, Load, Ramp, Select, Shuffle, Unary, Var
 from ...te.loops import Alloc, Buffer, For, If, Kernel, Let, Parallel, Seq, Stmt, Store, While
 from ...te.visit import parts, postorder
 
@@ -47,8 +47,20 @@ def kernel_cycles(kernel: Kernel, sizes: Numbers) -> float:
     return LAUNCH + _Counted().cost(body, sizes, {}).spent
 
 
+def kernel_operations(kernel: Kernel, sizes: Numbers) -> float:
+    """How many operations on data a kernel does: sums, products, comparisons and functions of floats and of vectors,
+    each lane for itself. Of two branches it is the longer one."""
+    body: Stmt = kernel.body
+    if isinstance(kernel.parallel, Parallel):
+        body = For(kernel.parallel.var, kernel.parallel.extent, body)
+    return _Operations().cost(body, sizes, {}).cycles
+
+
 class _Counted:
     """Counts the work of statements; loops in which conditions change are looked at in pieces."""
+
+    turn = TURN
+    vector_is_one = True  # whether the turns of a vector loop are done by one instruction
 
     def __init__(self) -> None:
         self._decides: dict[int, set[Var]] = {}
@@ -62,7 +74,7 @@ class _Counted:
                     costs += [self.cost(part, known, copies) for part in first]
                     stmt = last
                 case Let(var=var, value=value, body=inner):
-                    costs.append(_Cost(_cycles_of(value, copies), Counter()))
+                    costs.append(_Cost(self._value(value, copies), Counter()))
                     number = _number(value, known)
                     known, stmt = (known if number is None else {**known, var: number}), inner
                 case Alloc(body=inner) | While(body=inner):
@@ -84,17 +96,17 @@ class _Counted:
             case For():
                 return self._loop(stmt, known)
             case Store():
-                return _store(stmt, copies)
+                return self._store(stmt, copies)
             case _:
                 return _NOTHING
 
     def _loop(self, loop: For, known: Numbers) -> _Cost:
         turns = _number(loop.extent, known)
-        if turns is None or loop.kind == "vector":
+        if turns is None or (loop.kind == "vector" and self.vector_is_one):
             turns = 1
         if turns <= 0:
             return _NOTHING
-        turn = TURN if loop.kind == "serial" else 0.0
+        turn = self.turn if loop.kind == "serial" else 0.0
         if loop.var not in self._deciding(loop):
             return _Cost(turns * (self.cost(loop.body, known, {}).spent + turn), Counter())
         costs: dict[int, float] = {}
@@ -105,6 +117,12 @@ class _Counted:
             return costs[number]
 
         return _Cost(_total(at, turns) + turns * turn, Counter())
+
+    def _value(self, value: Expr, copies: Numbers) -> float:
+        return _cycles_of(value, copies)
+
+    def _store(self, stmt: Store, copies: Numbers) -> _Cost:
+        return _store(stmt, copies)
 
     def _deciding(self, loop: For) -> set[Var]:
         """Variables that conditions and extents inside a loop follow from."""
@@ -126,6 +144,28 @@ class _Counted:
                             asked.append(bound[node])
             self._decides[id(loop)] = found
         return self._decides[id(loop)]
+
+
+class _Operations(_Counted):
+    """Counts operations, whether or not they wait for each other."""
+
+    turn = 0.0
+    vector_is_one = False
+
+    def _value(self, value: Expr, copies: Numbers) -> float:
+        return sum(_operations(node) * _times((node,), copies) for node in _values(value))
+
+    def _store(self, stmt: Store, copies: Numbers) -> _Cost:
+        return _Cost(self._value(stmt.value, copies), Counter())
+
+
+def _operations(node: Expr) -> int:
+    """Of one node of an expression: moves are none, and a product that is summed at once is two."""
+    if isinstance(node, (Load, Var, Const, Broadcast, Ramp, Shuffle, Cast)):
+        return 0
+    if node.dtype.kind != "f" and node.lanes == 1:
+        return 0  # counts, places and conditions
+    return node.lanes * (2 if isinstance(node, Call) and node.name == "fma" else 1)
 
 
 _NOTHING = _Cost(0.0, Counter())

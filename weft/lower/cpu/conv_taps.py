@@ -16,6 +16,7 @@ from ... import te
 from ...base.cpu_target import CpuTarget
 from ...base.dtype import DType
 from ...base.layout import Layout
+from ...base.stages import decided
 from ...core.fused import FusedGroup
 from ...core.ir import NodeEntry
 from ...ops._layouts import physical_index
@@ -91,6 +92,7 @@ def plan_of(job: TapSum, target: CpuTarget) -> TapPlan | None:
     for _, panels, width in sorted(sizes):  # of equals with fewer panels: weights come from further away
         columns = [_columns(phase, line, width) for phase in parts]
         if panels * sum(_products(*part) for part in columns) <= MAX_CODE:
+            decided("register tile", plan_of, f"{width} x {panels}", lambda: {f"{w} x {p}": c for c, p, w in sizes})
             return TapPlan(lanes, blocks, panels, columns)
     return None
 

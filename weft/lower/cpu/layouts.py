@@ -15,6 +15,7 @@ from typing import Any, TypeGuard
 from ...base.cpu_target import CpuTarget
 from ...base.dtype import FLOAT32
 from ...base.shape import Shape, is_static
+from ...base.stages import decided
 from ...core.ir import Fact
 from ...core.op import Op
 from ...core.schema import canonical
@@ -166,7 +167,14 @@ def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str],
         moved = points * tiles * (inputs + params.channels) * 8
         speed = core.near_rate if moved < core.caches[2] // CACHED_TILES else core.far_rate
         times[m] = 2 * points * tiles * weights / core.flops + points * weights * 4 / core.far_rate + moved / speed
-    return min(times, key=lambda m: times[m])
+    best = min(times, key=lambda m: times[m])
+    forms = lambda: {_form(m): 1e6 * seconds for m, seconds in times.items()}
+    decided("form of the convolution", winograd_tile, _form(best), forms)
+    return best
+
+
+def _form(tile: int | None) -> str:
+    return "direct, us" if tile is None else f"Winograd {tile} x {tile}, us"
 
 
 def four_pads(padding: Sequence[int]) -> tuple[int, int, int, int]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ...base.cpu_target import CpuTarget
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.shape import is_static
+from ...base.stages import decided
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
 from ...te.build import KernelBuilder
@@ -225,13 +226,19 @@ def tile_of(rows: int, panels: int, budget: int) -> tuple[int, int]:
     that weights are read once, where two panels fit beside them."""
     if rows * 2 + 3 <= budget:
         return rows, min((budget - 1) // (rows + 1), MAX_PANELS, panels)
-    best = (float("inf"), 1, 1)
+    costs = {(float("inf"), 1, 1): float("inf")}
     for p in range(1, min(MAX_PANELS, panels) + 1):
         for a in range(1, min(MAX_ROWS, rows) + 1):
             if a * p + p + 1 <= budget:
                 cost = PANEL_COST * -(-rows // a) / rows + -(-panels // p) / panels
-                best = min(best, (cost, a, p))
+                costs[cost, a, p] = cost
+    best = min(costs)
+    decided("register tile", tile_of, _tile(best), lambda: {_tile(size): cost for size, cost in costs.items()})
     return best[1:]
+
+
+def _tile(size: tuple[float, int, int]) -> str:
+    return f"{size[1]} x {size[2]}"
 
 
 def open_plan(extents: tuple[Any, Any, Any], size: TileSize, block: Any, chunk: Any, turn_vectors: Any) -> ProductPlan:

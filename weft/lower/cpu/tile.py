@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
+from ...base.stages import decided
 from ...te.extents import is_open
 from .nest import Axis
 
@@ -60,20 +61,28 @@ def choose_tiles(across: Sequence[Axis], panels: Axis | None, budget: int) -> tu
     keeps a * p results, p vectors and one broadcast in registers.
     """
     best: tuple[float, Axis | None, int, int] = (2.0, None, 1, 1)
+    tried = [(2.0, 1, 1)]
     candidates: list[Axis | None] = [axis for axis in across if axis.extent > 1] or [None]
     for axis in candidates:
         for p in range(1, min(MAX_PANELS, panels.extent if panels else 1) + 1):
             for a in _sizes(axis):
                 if a * p + p + 1 <= budget:
                     loads = 1 / _average(axis, a) + 1 / _average(panels, p)
+                    tried.append((loads, a, p))
                     if loads < best[0] - 1e-9:
                         best = (loads, axis, a, p)
     _, axis, a, p = best
+    decided("register tile", choose_tiles, f"{a} x {p}", lambda: _costs(tried))
     first = None
     if axis is not None and a > 1:
         first = Tiling(axis, (halving if is_open(axis.extent) else balanced)(axis.extent, a))
     second = Tiling(panels, balanced(panels.extent, p)) if panels is not None and p > 1 else None
     return first, second
+
+
+def _costs(tried: Sequence[tuple[float, int, int]]) -> dict[str, float]:
+    """The loads of each size, along the axis that is best for it."""
+    return {f"{a} x {p}": loads for loads, a, p in sorted(tried, reverse=True)}
 
 
 def _sizes(axis: Axis | None) -> Sequence[int]:

@@ -1,0 +1,71 @@
+"""The stages of a compilation as they are reached, for those who want to look:
+
+with watched(print): weft.compile("model.onnx")
+
+Every room may say that it has reached one; `weft view` and `examples/walk_the_stages.py` look.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_PACKAGE = Path(__file__).parent.parent
+
+
+class Stage(NamedTuple):
+    """What was reached, the file whose code made it, and the thing itself."""
+
+    title: str
+    file: str
+    value: Any
+
+
+class Decision(NamedTuple):
+    """One way of several, and the cost of each as the compiler estimated it; the least was taken, or nearly."""
+
+    what: str
+    chosen: str
+    costs: dict[str, float]
+
+
+Look = Callable[[Stage], None]
+_look: ContextVar[Look | None] = ContextVar("weft_stages", default=None)
+
+
+@contextmanager
+def watched(look: Look) -> Iterator[None]:
+    """Has `look` called with each stage of what is compiled inside a `with` block."""
+    token = _look.set(look)
+    try:
+        yield
+    finally:
+        _look.reset(token)
+
+
+def reached(title: str, maker: Callable[..., Any], value: Any) -> None:
+    """Says that a stage is done: what a function made, and where that function is written."""
+    look = _look.get()
+    if look is not None:
+        look(Stage(title, _file_of(maker), value))
+
+
+def decided(what: str, maker: Callable[..., Any], chosen: object, costs: Callable[[], Mapping[str, float]]) -> None:
+    """Says that one of several ways was chosen by what a model of costs said of each; the costs are asked for only if
+    somebody looks."""
+    if _look.get() is not None:
+        reached("decision", maker, Decision(what, str(chosen), dict(costs())))
+
+
+def _file_of(maker: Callable[..., Any]) -> str:
+    """The file of a function: from the package on, or its name alone where it is the user's own."""
+    while isinstance(maker, partial):
+        maker = maker.func
+    code = getattr(inspect.unwrap(maker), "__code__", None)
+    file = Path(code.co_filename if code is not None else "")
+    return file.relative_to(_PACKAGE).as_posix() if file.is_relative_to(_PACKAGE) else file.name

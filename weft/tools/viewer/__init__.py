@@ -1,0 +1,1 @@
+"""`weft view`: a model and what weft makes of it, as one HTML file."""
