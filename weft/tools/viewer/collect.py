@@ -86,7 +86,7 @@ def _measure(compiled: CompiledModel, programs: Sequence[_Made], views: Sequence
         compiled.run(inputs)  # which warms up
         views[0].run_seconds = min(timeit.repeat(lambda: compiled.run(inputs), number=1, repeat=ROUNDS))
         return
-    found = profile(programs[0].program, inputs, ROUNDS, call=lambda: compiled.run(inputs))
+    found = profile(programs[0].program, inputs, ROUNDS, threads=1, call=lambda: compiled.run(inputs))
     views[0].run_seconds = found.total
     for number, (step, timed) in enumerate(zip(views[0].steps, found.steps)):
         views[0].steps[number] = step.measured(timed.seconds)

@@ -68,7 +68,7 @@ class StepView:
     turns: int  # of its loop over threads
     nanoseconds: float  # of one thread, as the plan takes them
     decisions: tuple[Decision, ...] = ()  # about the form of its operators
-    seconds: float | None = None  # measured
+    seconds: float | None = None  # measured, on one thread
 
     def measured(self, seconds: float) -> StepView:
         """The same with the time that it took."""
