@@ -23,6 +23,7 @@ from ...eager.dispatch import apply
 from ...eager.recording import Recording, StandIn, Storage
 from ...eager.tensor.memory import array_of, start_of
 from ...eager.tensor.tensor import Tensor, wrap
+from .guards import Asked
 from .plan import Act, Array, Backward, Host, Path, Seen, Segment, SetGrad, Table, Touch
 from .program import executor_of
 
@@ -72,7 +73,7 @@ class Recorder(Recording):
         self.fixed: dict[int, Array] = {}  # rows that are the same memory in every call
         self.written: dict[int, Outside] = {}
         self.grads: dict[int, Any] = {}  # the gradient that a tensor is known to have, by its identity
-        self.guards: list[tuple[Callable[[Any], Any], Any, Any]] = []
+        self.guards: list[Asked] = []
         self.first_grads: dict[int, Any] = {}
         self.held: list[Any] = []  # stand-ins that the results are
         self.asked: set[int] = set()
@@ -119,6 +120,12 @@ class Recorder(Recording):
             if isinstance(grad, Tensor) and isinstance(grad._array, StandIn) and grad._array.storage.real is not None:
                 grad._array = self.stored(grad._array)
 
+    def release(self) -> None:
+        """Lets values go, which cycles of references would keep, and with them the memory of outputs."""
+        self.table, self.before = [], []
+        for storage in self.live:
+            storage.real = None
+
     def undo(self) -> None:
         """Gives tensors the gradients that they had, after a function that failed."""
         for outside in self.outsiders.values():
@@ -157,7 +164,7 @@ class Recorder(Recording):
         if tensor._wrapped or tensor._base is not None:
             return self._alone(tensor)
         self.adopt(tensor)
-        self.guards.append((_memory_of, tensor, array))
+        self.guards.append(("_array", tensor, array))
         return self.entry_of(tensor)
 
     def _alone(self, tensor: Tensor) -> NodeEntry:
@@ -235,7 +242,7 @@ class Recorder(Recording):
         if id(tensor) in self.asked or tensor._grad is not self.grads.get(id(tensor), tensor._grad):
             return
         self.asked.add(id(tensor))
-        self.guards.append((_grad_of, tensor, tensor._grad))
+        self.guards.append(("_grad", tensor, tensor._grad))
         if tensor._grad is not None:
             self.outside(tensor._grad)
 
@@ -597,14 +604,6 @@ def _meta(array: Array) -> Any:
 
 def _number(storage: Storage) -> int:
     return storage.number
-
-
-def _memory_of(tensor: Any) -> Any:
-    return tensor._array
-
-
-def _grad_of(tensor: Any) -> Any:
-    return tensor._grad
 
 
 class _untraced:
