@@ -1,6 +1,8 @@
 """`weft.compile` of functions: a table of functions whose compiled calls give what the functions give as they are:
 values, gradients, what they write; and what PyTorch gives for the same text."""
 
+import warnings
+
 import numpy as np
 import pytest
 from oracles import oracle
@@ -232,3 +234,45 @@ def test_compiled_functions_give_what_functions_give(name, rng):
     assert told.eager is None, told
     assert told.plans == len(SIZES)
     assert not told.breaks
+
+
+def test_small_calls_give_new_memory_as_long_as_somebody_has_the_old():
+    add = weft.compile(lambda x, y: x + y)
+    x = weft.arange(16.0)
+    kept = [add(x, x.clone().fill_(n))[3:5] for n in range(6)]
+    assert [view.tolist() for view in kept] == [[3.0 + n, 4.0 + n] for n in range(6)]
+
+
+def test_small_calls_on_memory_that_kernels_do_not_take():
+    add = weft.compile(lambda x, y: x + y)
+    memory = np.arange(65, dtype=np.uint8)
+    values = np.frombuffer(memory.tobytes(), np.float32, 16)  # read-only
+    unaligned = memory[1:].view(np.float32)
+    for array in (values, unaligned, np.arange(32, dtype=np.float32)[::2]):
+        found = add(weft.from_numpy(array.copy()), weft.tensor(array))
+        np.testing.assert_array_equal(found.numpy(), array + array)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of read-only memory
+            found = add(weft.from_numpy(array), weft.ones(16))
+        np.testing.assert_array_equal(found.numpy(), array + np.float32(1))
+
+
+def test_a_zero_of_the_other_sign_is_another_number():
+    class Holder:
+        value = 0.0
+
+    holder = Holder()
+    holder.value = 0.0
+    product = weft.compile(lambda x: x * holder.value)
+    assert not np.signbit(product(weft.ones(2)).numpy()).any()
+    holder.value = -0.0
+    assert np.signbit(product(weft.ones(2)).numpy()).all()
+
+
+def test_what_arguments_were_made_of_may_change():
+    total = weft.compile(lambda xs: xs[0] + xs[1])
+    first = [weft.ones(2), weft.ones(2)]
+    total(first)
+    first.append(weft.ones(3))
+    assert total([weft.ones(2), weft.ones(2) * 3]).tolist() == [4.0, 4.0]
+    assert total.explain().plans == 1

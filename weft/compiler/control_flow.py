@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.addresses import address_of
 from ..base.dtype import as_dtype
 from ..base.errors import Error
 from ..base.plan import HostStep
@@ -18,7 +19,7 @@ from ..core.json_load import graph_from_json
 from ..core.op import Op
 from ..ops.control_flow import holds, input_name
 from ..passes.fold_constants import constant_part
-from ..runtime.executor import Executor, address_of
+from ..runtime.executor import Executor
 from ..runtime.functions import register_func
 from ..runtime.loading import load_executor
 from ..runtime.program import Array, Program

@@ -119,6 +119,17 @@ class Executor(ABC):
         views = ([view_at(at, x.extents, x.dtype) for at, x in zip(*pair)] for pair in zip((inputs, outputs), specs))
         self.run_into(*views)
 
+    def repeated(self, fixed: Mapping[int, int]) -> Callable[[Sequence[int]], None]:
+        """`run_at` for those who run one program over and over: the inputs of some numbers always lie at the same
+        addresses, and what comes back takes those of the others, and then of the outputs."""
+        moving = [number for number in range(len(self.program.inputs)) if number not in fixed]
+
+        def run(addresses: Sequence[int]) -> None:
+            known = dict(zip(moving, addresses)) | dict(fixed)
+            self.run_at([known[number] for number in range(len(known))], addresses[len(moving) :])
+
+        return run
+
     def bind(self, inputs: Mapping[str, Any] | None = None, out: Any = None) -> BoundStep:
         """A step over the memory of these arrays; inputs and outputs that are not given get memory of their own, inputs
         filled with zeros."""
@@ -165,12 +176,6 @@ def zeros(spec: TensorSpec) -> Array:
     made = empty(spec.extents, spec.dtype).numpy()
     made.fill(0)
     return made
-
-
-def address_of(array: Array) -> int:
-    """Where an array begins."""
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def view_at(address: int, shape: tuple[int, ...], dtype: Any) -> Array:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...base.addresses import address_of
 from ...base.cpu_target import host
 from ...base.kept import Kept
 from ...compiler.open.calls import LoweredCall, lower_compute, lowered_operator
@@ -16,7 +17,6 @@ from ...compiler.open.kernels import making
 from ...compiler.open.programs import VARIANTS, open_program
 from ...core.op import Op
 from ...runtime.cpu.executor import CpuExecutor
-from ...runtime.cpu.open_kernel import address_of
 from ...runtime.cpu.pool import eager_threads
 from .calls import Array, Declined, facts_of, inferred
 from .copy import dense

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ...base.addresses import address_of
 from ...base.cpu_facts import COSTS
 from ...base.dtype import DType
 from ...compiler.open.kernels import open_kernel
 from ...lower.cpu.open.lists import TURN, Update, list_kernel
-from ...runtime.cpu.open_kernel import OpenKernel, address_of
+from ...runtime.cpu.open_kernel import OpenKernel
 from ...te import intrinsics
 from ...te.expr import Binary, Call, Expr, Var, maximum, minimum, select
 from ...te.printer import show

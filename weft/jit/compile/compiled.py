@@ -19,8 +19,8 @@ from ...eager.recording import StandIn
 from ...eager.tensor.tensor import Tensor
 from ...eager.tensor.types import get_default_dtype
 from ...nn.modules.module import Module
-from .guards import PLAIN, Guard, Reached, holds
-from .plan import Act, Again, Finish, Host, Path, Result, SetGrad, Table, Touch
+from .guards import CONTAINERS, PLAIN, Guards, Reached
+from .plan import Act, Again, Finish, Host, Path, Result, SetGrad, Table, Touch, straight
 from .recorder import Break, GivenUp, Recorder, seen_of
 from .sizes import Programs
 from .structure import built, flattened
@@ -33,7 +33,7 @@ MOST_DECISIONS = 8  # of one kind of call that values decided anew, before the f
 class Plan:
     """What calls of one kind do."""
 
-    def __init__(self, path: Path, recorder: Recorder, guards: Sequence[Guard]) -> None:
+    def __init__(self, path: Path, recorder: Recorder, guards: Guards) -> None:
         self.path, self.guards = path, guards
         self.tracings = 0
         self.refresh(recorder)
@@ -48,6 +48,7 @@ class Plan:
             self.template[number] = array
         self.leaves = [o.tensor for o in recorder.outsiders.values() if o.argument is None]
         self.breaks: list[Break] = recorder.breaks
+        self.straight = straight(self.path, self.rows)  # type: ignore[arg-type]
 
 
 class Explanation(NamedTuple):
@@ -92,17 +93,21 @@ class Compiled:
         if modes.trace is not None or self.eager is not None or LAYERS:
             return self.function(*args, **kwargs)
         tensors: list[Tensor] = []
-        parts: list[Any] = [modes.grad, modes.inference]
+        owners: list[Any] = []
+        parts: list[Any] = [modes.grad, modes.inference, get_default_dtype()]
         for value in args:
             if type(value) is Tensor:  # as _key does it, for calls whose cost is that of Python
                 array: Any = value._array
+                base = array.base
                 tensors.append(value)
-                parts += (array.shape, array.dtype, array.strides, value.requires_grad)
+                owners.append(array if base is None else base)
+                needs = value._requires_grad if value._base is None else value.requires_grad
+                parts += (array.shape, array.dtype, array.strides, needs)
             else:
                 parts.append(_key(value, tensors))
         if kwargs:
             parts += (None, _key(kwargs, tensors))
-        if len(tensors) > 1:
+        if len(tensors) > 2 or (len(tensors) == 2 and (len(owners) != 2 or owners[0] is owners[1])):
             parts.append(_sharing(tensors))
         key = tuple(parts)
         try:
@@ -110,7 +115,10 @@ class Compiled:
         except TypeError as error:
             raise InvalidType(f"an argument of a compiled function has no hash: {error}") from None
         for plan in plans or ():
-            if holds(plan.guards):
+            guards = plan.guards
+            if guards.are_none or guards.hold():
+                if plan.straight is not None:
+                    return plan.straight(tensors)
                 return self._run(plan, args, kwargs, tensors)
         return self._traced(None, args, kwargs, tensors, key)
 
@@ -149,7 +157,7 @@ class Compiled:
         for step in path.steps:
             step.run(table)
         assert path.finish is not None
-        return path.finish.run(table, tensors, built)
+        return path.finish.run(table, tensors)
 
     def _run_deciding(self, plan: Plan, args: Any, kwargs: Any, tensors: Sequence[Tensor], table: Table) -> Any:
         """A call in which values decide; one that nobody has seen is traced, and goes on from there."""
@@ -162,7 +170,7 @@ class Compiled:
             done += path.steps
             if path.decides is None:
                 assert path.finish is not None
-                return path.finish.run(table, tensors, built)
+                return path.finish.run(table, tensors)
             key = table[path.decides].tobytes()
             done.append(key)
             path = path.branches.get(key)
@@ -183,16 +191,14 @@ class Compiled:
         with self._tracing:
             path = Path() if plan is None else plan.path
             recorder = Recorder(self.fullgraph, path, done, table, self.programs)
-            reached = Reached([self.function, self.module, args, kwargs])
+            reached = Reached([self.function, self.module, *_objects([args, kwargs])])
             try:
                 finish = self._recorded(recorder, reached, args, kwargs, tensors)
             except GivenUp as why:
                 return self._as_it_is(why, recorder, args, kwargs)
             recorder.path.finish = finish
             if plan is None:
-                first: Guard = (_default_dtype, None, get_default_dtype())
-                guards = [first, *reached.guards, *recorder.guards]
-                plan = Plan(path, recorder, guards)
+                plan = Plan(path, recorder, Guards(reached, recorder.guards))
                 kind = self.plans.find(key, list)
                 kind.append(plan)
                 if len(kind) > MOST_PLANS:
@@ -201,7 +207,9 @@ class Compiled:
                 plan.refresh(recorder)
                 if plan.tracings > MOST_DECISIONS:
                     self._give_up(f"values decided {plan.tracings} times anew: {recorder.breaks[-1].where}")
-        return finish.run(recorder.table, tensors, built)
+        result = finish.run(recorder.table, tensors)
+        recorder.release()
+        return result
 
     def _recorded(
         self, recorder: Recorder, reached: Reached, args: Any, kwargs: Any, tensors: Sequence[Tensor]
@@ -216,8 +224,8 @@ class Compiled:
                     continue
                 is_whole = tensor._base is None and tensor._grad_fn is None and isinstance(tensor._array, np.ndarray)
                 if is_whole and id(tensor) not in recorder.outsiders:
-                    recorder.guards.append((_memory, tensor, tensor._array))
-                    recorder.guards.append((_needs, tensor, tensor._requires_grad))
+                    recorder.guards.append(("_array", tensor, tensor._array))
+                    recorder.guards.append(("_requires_grad", tensor, tensor._requires_grad))
                     recorder.adopt(tensor)
             modes.trace = recorder
             outputs: list[Tensor] = []
@@ -324,6 +332,18 @@ def _key(value: Any, tensors: list[Tensor]) -> Any:
     return kind, id(value), _Held(value)
 
 
+def _objects(values: Sequence[Any]) -> list[Any]:
+    """What of arguments the key does not tell: objects, of which a function may read attributes."""
+    found, stack = [], [*values]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, CONTAINERS) and not isinstance(value, (set, frozenset)):
+            stack += value.values() if isinstance(value, dict) else value
+        elif not isinstance(value, (Tensor, *PLAIN)):
+            found.append(value)
+    return found
+
+
 class _Held:
     """Keeps an object, so that its identity stays its own; all are equal."""
 
@@ -339,13 +359,11 @@ class _Held:
 
 def _sharing(tensors: Sequence[Tensor]) -> Any:
     """Which arguments are one tensor, or of one memory."""
-    owners = []
-    for tensor in tensors:
-        array: Any = tensor._array
-        owners.append(id(array if array.base is None else array.base))
+    arrays: list[Any] = [tensor._array for tensor in tensors]
+    owners = [id(array if array.base is None else array.base) for array in arrays]
     if len(set(owners)) == len(owners):
         return None
-    same = [id(tensor) for tensor in tensors]
+    same = [*map(id, tensors)]
     return tuple([owners.index(owner) for owner in owners]), tuple([same.index(one) for one in same])
 
 
@@ -357,15 +375,3 @@ def _graphs(path: Path) -> int:
         count += sum(hasattr(step, "executor") for step in at.steps)
         stack += at.branches.values()
     return count
-
-
-def _default_dtype(nothing: None) -> Any:
-    return get_default_dtype()
-
-
-def _memory(tensor: Any) -> Any:
-    return tensor._array
-
-
-def _needs(tensor: Any) -> Any:
-    return tensor._requires_grad

@@ -5,38 +5,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from ctypes import addressof, c_char
 from sys import getrefcount
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...base.addresses import address_of
 from ...base.errors import RunError
 from ...base.kept import Kept
 from ...eager.autograd.backward import grad as gradients_of
 from ...eager.autograd.modes import enable_grad, modes
 from ...eager.autograd.node import FREED, Grad, Meta, Node
 from ...eager.recording import part_of_memory
-from ...eager.tensor.tensor import Tensor, wrap
-from ...runtime.executor import Executor, address_of
+from ...eager.tensor.tensor import Tensor, untraced, wrap
+from ...runtime.executor import Executor
 from ...runtime.outputs import new_output
 from ...runtime.program import TensorSpec
+from .structure import Place, built
 
 Array = np.ndarray[Any, Any]
 Table = list[Any]  # arrays, by the number of their memory
 KEPT_BUFFERS = 2  # for an output: what the caller has from the last call, and what the next one fills
 KEPT_BRANCHES = 8  # ways that values decided, of one place that asks
-
-
-def _address(array: Array) -> int:
-    """Where an array begins; asking its buffer is faster than asking itself, where it gives one."""
-    try:
-        return addressof(_BYTE(array))  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return address_of(array)
-
-
-_BYTE = c_char.from_buffer
 
 
 class _Buffer:
@@ -49,11 +39,8 @@ class _Buffer:
         self.owner: Any = self.array
         while isinstance(self.owner, np.ndarray) and self.owner.base is not None:
             self.owner = self.owner.base
-        self.address = _address(self.array)
+        self.address = address_of(self.array)
         self.count, self.owner_count = getrefcount(self.array), getrefcount(self.owner)
-
-    def is_free(self) -> bool:
-        return getrefcount(self.array) == self.count and getrefcount(self.owner) == self.owner_count
 
 
 class _Buffers:
@@ -61,7 +48,7 @@ class _Buffers:
 
     def __init__(self, spec: TensorSpec) -> None:
         self.spec = spec
-        self.kept: deque[_Buffer] = deque()
+        self.kept: deque[_Buffer] = deque(maxlen=KEPT_BUFFERS)  # one more has the oldest go
 
     def take(self) -> _Buffer:
         kept = self.kept
@@ -70,14 +57,10 @@ class _Buffers:
                 buffer = kept.popleft()
             except IndexError:  # another thread has it
                 break
-            if buffer.is_free():
-                return buffer
+            if getrefcount(buffer.array) == buffer.count and getrefcount(buffer.owner) == buffer.owner_count:
+                return buffer  # nobody else has it
             kept.append(buffer)
         return _Buffer(self.spec)
-
-    def give(self, buffer: _Buffer) -> None:
-        if len(self.kept) < KEPT_BUFFERS:
-            self.kept.append(buffer)
 
 
 class Segment:
@@ -89,29 +72,28 @@ class Segment:
         self.executor, self.inputs, self.outputs = executor, list(inputs), list(outputs)
         self.buffers = [_Buffers(spec) for spec in executor.program.outputs]
         self.kept = [fixed[number] for number in self.inputs if number in fixed]  # whose addresses are known
-        plain = {number for number, array in fixed.items() if array.flags.carray}
-        self.addresses = [address_of(fixed[number]) if number in plain else 0 for number in self.inputs]
-        self.moving = [(place, number) for place, number in enumerate(self.inputs) if number not in plain]
-        self.fixed = {number: fixed[number] for number in self.outputs if number in fixed}
+        plain = {number: address_of(array) for number, array in fixed.items() if array.flags.carray}
+        self.moving = [number for number in self.inputs if number not in plain]
+        self.call = executor.repeated({n: plain[row] for n, row in enumerate(self.inputs) if row in plain})
+        self.results = [(n, b, fixed.get(n)) for n, b in zip(self.outputs, self.buffers, strict=True)]
 
     def run(self, table: Table) -> None:
-        addresses = self.addresses.copy()
-        held = []
-        for place, number in self.moving:
+        addresses, held = [], []
+        for number in self.moving:
             array = table[number]
             if not array.flags.carray:
                 array = np.require(array, requirements=["C", "A"])
                 held.append(array)
-            addresses[place] = _address(array)
+            addresses.append(address_of(array))
         made = [buffers.take() for buffers in self.buffers]
-        self.executor.run_at(addresses, [buffer.address for buffer in made])
-        for number, buffers, buffer in zip(self.outputs, self.buffers, made):
-            known = self.fixed.get(number)
+        addresses += [buffer.address for buffer in made]
+        self.call(addresses)
+        for (number, buffers, known), buffer in zip(self.results, made):
             if known is None and table[number] is None:
                 table[number] = buffer.array
             else:  # memory that others see, too
                 np.copyto(table[number] if known is None else known, buffer.array)
-            buffers.give(buffer)
+            buffers.kept.append(buffer)
 
 
 class Host:
@@ -284,24 +266,25 @@ class Result(NamedTuple):
     end: RunError | None = None  # why there is no gradient
 
 
-class Finish(NamedTuple):
+class Finish:
     """How results are made: a structure in which numbers stand for tensors."""
 
-    structure: Any
-    results: Sequence[Result]
-    backward: Backward | None
-    again: Again | None = None
+    def __init__(
+        self, structure: Any, results: Sequence[Result], backward: Backward | None, again: Again | None = None
+    ) -> None:
+        self.structure, self.results, self.backward, self.again = structure, results, backward, again
+        whole = [result.whole for result in results if result.end is None and backward is None]
+        self.row = whole[0] if isinstance(structure, Place) and len(whole) == 1 else None  # of one new tensor, alone
 
-    def run(self, table: Table, arguments: Sequence[Tensor], build: Callable[[Any, Sequence[Any]], Any]) -> Any:
+    def run(self, table: Table, arguments: Sequence[Tensor]) -> Any:
+        if self.row is not None:
+            return untraced(table[self.row])
         node: Node | None = None
         if self.backward is not None:
             leaves = [arguments[leaf] if isinstance(leaf, int) else leaf for leaf in self.backward.leaves]
             node = CompiledNode(self.backward, table, leaves, self.again, arguments)
         made: list[Any] = []
         for result in self.results:
-            if result.whole is not None and node is None and result.end is None:
-                made.append(wrap(table[result.whole]))
-                continue
             if result.seen is None:
                 made.append(arguments[result.tensor] if isinstance(result.tensor, int) else result.tensor)
                 continue
@@ -312,4 +295,36 @@ class Finish(NamedTuple):
                 end = EndNode(result.end, ((tensor._array.shape, tensor._array.dtype),))
                 tensor._requires_grad, tensor._grad_fn = True, end
             made.append(tensor)
-        return build(self.structure, made)
+        return built(self.structure, made)
+
+
+def straight(path: Path, rows: Sequence[tuple[int, int]]) -> Callable[[Sequence[Tensor]], Any] | None:
+    """A call without a table or loops over outputs, where a path is one program from arguments to one new tensor:
+    around a small operator, those would cost more than it does. `rows` are those of arguments, and which they are."""
+    places, finish, steps = dict(rows), path.finish, path.steps
+    if finish is None or finish.row is None or len(steps) != 1 or not isinstance(steps[0], Segment):
+        return None
+    segment = steps[0]
+    if segment.results[0][2] is not None or segment.outputs != [finish.row] or finish.row in places:
+        return None
+    if any(row not in places for row in segment.moving):
+        return None
+    read, call = [places[row] for row in segment.moving], segment.call
+    take, give = segment.buffers[0].take, segment.buffers[0].kept.append
+
+    def run(tensors: Sequence[Tensor]) -> Any:
+        addresses, held = [], []
+        for number in read:
+            array: Any = tensors[number]._array
+            if not array.flags.carray:
+                array = np.require(array, requirements=["C", "A"])
+                held.append(array)
+            addresses.append(address_of(array))
+        buffer = take()
+        addresses.append(buffer.address)
+        call(addresses)
+        result = untraced(buffer.array)
+        give(buffer)  # after somebody has it, for the sake of other threads
+        return result
+
+    return run

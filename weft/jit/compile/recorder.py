@@ -23,6 +23,7 @@ from ...eager.dispatch import apply, is_shape_alone
 from ...eager.recording import Recording, StandIn, Storage, part_of_memory
 from ...eager.tensor.memory import array_of, start_of
 from ...eager.tensor.tensor import Tensor, wrap
+from .guards import Asked
 from .naming import Metas, Recorded
 from .plan import Act, Array, Backward, Host, Path, Seen, Segment, SetGrad, Table, Touch
 from .sizes import Made, Programs
@@ -81,7 +82,7 @@ class Recorder(Recording):
         self.fixed: dict[int, Array] = {}  # rows that are the same memory in every call
         self.written: dict[int, Outside] = {}
         self.grads: dict[int, Any] = {}  # the gradient that a tensor is known to have, by its identity
-        self.guards: list[tuple[Callable[[Any], Any], Any, Any]] = []
+        self.guards: list[Asked] = []
         self.first_grads: dict[int, Any] = {}
         self.held: list[Any] = []  # stand-ins that the results are
         self.asked: set[int] = set()
@@ -139,6 +140,12 @@ class Recorder(Recording):
         for generator, state in self.generators.values():
             generator.set_state(state)
 
+    def release(self) -> None:
+        """Lets values go, which cycles of references would keep, and with them the memory of outputs."""
+        self.table, self.before = [], []
+        for storage in self.live:
+            storage.real = None
+
     def undo(self) -> None:
         """Gives tensors the gradients that they had, after a function that failed."""
         for outside in self.outsiders.values():
@@ -181,7 +188,7 @@ class Recorder(Recording):
         if tensor._wrapped or tensor._base is not None:
             return self._alone(tensor)
         self.adopt(tensor)
-        self.guards.append((_memory_of, tensor, array))
+        self.guards.append(("_array", tensor, array))
         return self.entry_of(tensor)
 
     def adopt_view(self, tensor: Tensor) -> bool:
@@ -194,14 +201,14 @@ class Recorder(Recording):
             if base._requires_grad or not isinstance(memory, np.ndarray) or id(_owner(memory)) in self.memories:
                 return False
             self.adopt(base)
-            self.guards.append((_memory_of, base, memory))
+            self.guards.append(("_array", base, memory))
         known = self.outsiders[id(base)]
         if known.argument is not None or known.tensor._requires_grad:
             return False
         seen = _seen_in(known.memory, part_of_memory(known.memory.layout, array, known.array))
         self.outsiders[id(tensor)] = Outside(tensor, array, seen, None, 0, None)
         self.grads[id(tensor)] = self.first_grads[id(tensor)] = tensor._grad
-        self.guards.append((_memory_of, tensor, array))
+        self.guards.append(("_array", tensor, array))
         tensor._array = seen
         return True
 
@@ -297,7 +304,7 @@ class Recorder(Recording):
         if id(tensor) in self.asked or tensor._grad is not self.grads.get(id(tensor), tensor._grad):
             return
         self.asked.add(id(tensor))
-        self.guards.append((_grad_of, tensor, tensor._grad))
+        self.guards.append(("_grad", tensor, tensor._grad))
         if tensor._grad is not None:
             self.outside(tensor._grad)
 
@@ -672,14 +679,6 @@ def _meta(array: Array) -> Any:
 
 def _number(storage: Storage) -> int:
     return storage.number
-
-
-def _memory_of(tensor: Any) -> Any:
-    return tensor._array
-
-
-def _grad_of(tensor: Any) -> Any:
-    return tensor._grad
 
 
 class _untraced:

@@ -3,15 +3,16 @@ threads may call an executor; those of one program at several sizes share all bu
 
 from __future__ import annotations
 
-import ctypes
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import c_int64, c_void_p
 from functools import partial
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
+from ...base.addresses import address_of
 from ...base.cpu_facts import ThreadFacts
 from ...base.cpu_target import CpuTarget
 from ...base.device import Device
@@ -19,11 +20,11 @@ from ...base.dtype import DType
 from ...base.ndarray import ALIGNMENT, NDArray, empty
 from ...base.plan import HostStep, KernelStep, known
 from ...base.target import Target
-from ..executor import Executor, address_of, view_at
+from ..executor import Executor, view_at
 from ..functions import get_global_func
 from ..program import Array, Program
 from ..registry import Runtime
-from .arenas import Arenas
+from .arenas import NONE, Arenas
 from .compatible import check_target
 from .jit import Library, load_object
 from .pool import thread_count, thread_pool
@@ -120,13 +121,53 @@ class CpuExecutor(Executor):
             self._loaded.arenas.give(arena)
             self._workspaces.append(space)
 
+    def repeated(self, fixed: Mapping[int, int]) -> Callable[[Sequence[int]], None]:
+        """`run_at` in workspaces that nobody else uses: what never moves is filled in once."""
+        inputs, spaces = self._slots_of["input"], deque[_Workspace]()
+        places = [slot for number, slot in enumerate(inputs) if number not in fixed] + self._slots_of["output"]
+        arenas, arena_bytes = self._loaded.arenas, self._arena_bytes
+        walk = self._pool.walk if self.threads == 1 and self._is_native() else None
+
+        def new_space() -> _Workspace:
+            made = _Workspace(self)
+            for number, address in fixed.items():
+                made.table[inputs[number]] = address
+            return made
+
+        def run(addresses: Sequence[int]) -> None:
+            try:
+                space = spaces.pop()
+            except IndexError:
+                space = new_space()
+            arena = arenas.take(arena_bytes) if arena_bytes else NONE
+            try:
+                if arena.address != space.arena:
+                    space.use(self, arena.address)
+                table = space.table
+                for place, address in zip(places, addresses):
+                    table[place] = address
+                if walk is not None:
+                    walk(*space.arguments)
+                else:
+                    space.run(self)
+            finally:
+                if arena_bytes:
+                    arenas.give(arena)
+                spaces.append(space)
+
+        return run
+
+    def _is_native(self) -> bool:
+        """Whether all of it is one native call."""
+        return len(self._segments) == 1 and not isinstance(self._segments[0], HostStep)
+
     def bound_call(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], object]:
         """Runs on these arrays, which the caller keeps; their addresses are looked up once."""
         space, arena = _Workspace(self), empty((max(self._arena_bytes, 1),), "uint8")
         space.use(self, arena.address)
         space.keeps = arena
         space.place(self, [*map(address_of, inputs)], [*map(address_of, outputs)])
-        if len(self._segments) != 1 or isinstance(self._segments[0], HostStep):
+        if not self._is_native():
             return partial(space.run, self)
         table, pool = self._segments[0], self._pool
 
@@ -145,7 +186,11 @@ class _Workspace:
         most = max((len(step.buffers) for step in plan.steps), default=0)
         self.words = np.zeros(len(plan.slots) + most, np.int64)
         self.address = self.words.ctypes.data
-        self.table = (ctypes.c_int64 * len(self.words)).from_address(self.address)  # faster for single ones
+        self.table = memoryview(self.words)  # faster for single ones
+        first = executor._segments[0] if executor._is_native() else None
+        # Of a walk over all of it: numbers would be made into these each time.
+        pointers = [c_void_p(at) for at in (first, self.address, executor._pool.pointer)]  # type: ignore[arg-type]
+        self.arguments = (*pointers, c_int64(executor.threads))
         self.arena = 0  # where that of the last call is
         self.keeps: NDArray | None = None  # an arena that no other call uses
         for slot, array in zip(executor._slots_of["constant"], executor._loaded.constants):
@@ -167,13 +212,14 @@ class _Workspace:
 
     def run(self, executor: CpuExecutor) -> None:
         """Runs on what was placed."""
-        pool = executor._pool
-        pool.ensure(executor.threads)
+        pool, threads = executor._pool, executor.threads
+        if threads > 1:
+            pool.ensure(threads)
         for segment in executor._segments:
             if isinstance(segment, HostStep):
                 self._host_step(executor, segment)
             else:
-                pool.walk(segment, self.address, pool.pointer, executor.threads)
+                pool.walk(segment, self.address, pool.pointer, threads)
 
     def _host_step(self, executor: CpuExecutor, step: HostStep) -> None:
         function = get_global_func(step.function)
