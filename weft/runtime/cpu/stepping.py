@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ...base.addresses import address_of
 from ...base.cpu_facts import ThreadFacts
 from ...base.cpu_target import CpuTarget
 from ...base.errors import InvalidValue
 from ...base.ndarray import NDArray, empty
 from ...base.plan import BufferRef, HostStep, KernelStep, Slot, known
-from ..executor import address_of, view_at
+from ..executor import view_at
 from ..functions import get_global_func
 from ..program import Array, Program
 from .executor import aligned, constant
