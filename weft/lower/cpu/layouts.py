@@ -258,18 +258,20 @@ def packed_dense(params: Any, inputs: Symbol, facts: Sequence[Fact], target: Cpu
 
 
 def packed_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
-    """A product with a matrix on the right as one with packed weights."""
+    """A product with a matrix on the right as one with packed weights, but where the product itself packs what it reads
+    down its columns, and the matrix is one that every run computes anew."""
     data, weight = inputs
     if not params.transpose_a:
         return _packed(data, weight, facts, target, transposed=params.transpose_b)
     shapes = [fact.shape for fact in facts[:2]]
     if not all(is_static(shape) and len(shape) == 2 for shape in shapes):
         return None
-    turned = [_turned(shape, by) for shape, by in zip(shapes, (True, params.transpose_b))]
-    if facts[0].dtype == facts[1].dtype and packs_columns(*turned, True, params.transpose_b, facts[0].dtype):
+    (rows, depth), dtype = _turned(shapes[0], True), facts[0].dtype
+    computed = weight.outputs[0].node.op is not None
+    if computed and dtype == facts[1].dtype and packs_columns(rows, depth, True, params.transpose_b, dtype):
         return None
-    rows = Op.get("transpose")(as_written(data, facts[0]), axes=(1, 0))  # which a tile reads along
-    return _packed(rows, weight, [Fact(turned[0], facts[0].dtype), facts[1]], target, params.transpose_b)
+    turned = Op.get("transpose")(as_written(data, facts[0]), axes=(1, 0))  # rows, which a tile reads along
+    return _packed(turned, weight, [Fact((rows, depth), dtype), facts[1]], target, params.transpose_b)
 
 
 def turned_batch_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
@@ -277,19 +279,20 @@ def turned_batch_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], targ
     transposes before them taken in; where it does not serve them, with those matrices turned first."""
     if any(not is_static(fact.shape) for fact in facts[:2]):
         return None
-    sides, turned = list(inputs), [params.transpose_a, params.transpose_b]
+    written = [params.transpose_a, params.transpose_b]
+    sides, turned = list(inputs), list(written)
     for number, (side, fact) in enumerate(zip(inputs, facts)):
         if not fact.layout.defined and _swaps_last_axes(side, len(fact.shape or ())):
             sides[number], turned[number] = Symbol([side.outputs[0].node.inputs[0]]), not turned[number]
-    shapes = [_turned(fact.shape, by) for fact, by in zip(facts, (params.transpose_a, params.transpose_b))]
+    *_, rows, depth = _turned(facts[0].shape, params.transpose_a)
     alike = facts[0].dtype == facts[1].dtype
-    if alike and packs_columns(*shapes, *turned, facts[0].dtype):
+    if alike and packs_columns(rows, depth, turned[0], turned[1], facts[0].dtype):
         attrs = {"transpose_a": turned[0], "transpose_b": turned[1]}
-        return None if sides == list(inputs) else Op.get("batch_matmul")(*sides, **attrs)
-    if not (params.transpose_a or params.transpose_b):
+        return None if turned == written else Op.get("batch_matmul")(*sides, **attrs)
+    if not any(written):
         return None
     sides = []
-    for side, fact, is_turned in zip(inputs, facts, (params.transpose_a, params.transpose_b)):
+    for side, fact, is_turned in zip(inputs, facts, written):
         value, rank = as_written(side, fact), len(fact.shape or ())
         sides.append(Op.get("transpose")(value, axes=_last_axes_swapped(rank)) if is_turned else value)
     return Op.get("batch_matmul")(*sides)

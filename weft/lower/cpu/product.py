@@ -142,7 +142,7 @@ def batched_kernels(
     suits = suits and (node.op_name == "batch_matmul" or len(data) == len(weight) == 2)
     apart = strides or len(group.outputs) > 1 or not set(node.inputs) <= set(group.inputs)
     depth, size = data[-2 if turned else -1], tile_size(target, dtype)
-    packs = packs_columns((*made[:-1], depth), (depth, made[-1]), turned, swapped, dtype)
+    packs = packs_columns(made[-2], depth, turned, swapped, dtype)
     short = not is_open(depth) and depth < SHORTEST
     if apart or short or not suits or not (packs or is_open(made[-1])) or not fewest(made):
         return lower_group(group, fact, target, strides)
@@ -177,10 +177,9 @@ def _packing_plan(
     return open_plan(extents, size, block, turn_rows // size.rows, turn_columns // size.lanes)
 
 
-def packs_columns(data: Sequence[Any], weight: Sequence[Any], turned: bool, swapped: bool, dtype: DType | None) -> bool:
-    """Whether matrices of these shapes, of which one or both are read down their columns, are packed by the kernel that
-    multiplies them: many rows, and sums long enough."""
-    rows, depth = data[-2:]
+def packs_columns(rows: Any, depth: Any, turned: bool, swapped: bool, dtype: DType | None) -> bool:
+    """Whether matrices, of which one or both are read down their columns, are packed by the kernel that multiplies
+    them: many rows, and sums long enough."""
     many, long = (is_open(rows) or rows >= MAX_ROWS), (is_open(depth) or depth >= SHORTEST)
     return dtype in (FLOAT32, FLOAT64) and (turned or swapped) and many and long
 
