@@ -102,6 +102,10 @@ FUNCTIONS = {
     "gather": lambda T, x, y: T.gather(x, 1, T.tensor([[0, 2], [1, 0]])) + y[:2, :2],
     "take": lambda T, x, y: T.take(x, T.tensor([0, 2, 1])) + y[0, 0],
     "index_add": lambda T, x, y: x.index_add(0, T.tensor([0, 1]), y[:2]),
+    "sort": lambda T, x, y: x.sort(1).values * y.sort(0, descending=True).values,
+    "topk": lambda T, x, y: x.topk(2, 1).values + y.argsort(1)[:, :2],
+    "index_tensor": lambda T, x, y: x[T.arange(x.shape[0]).flip(0)] * y,
+    "index_column": lambda T, x, y: x[:, T.tensor([2, 0])] * y[..., T.tensor([1, -1])],
     "scatter": lambda T, x, y: T.scatter(x, 1, T.tensor([[0], [1]]), y[:2, :1]),
     # in place
     "add_": lambda T, x, y: (x * 1).add_(y).mul_(2),

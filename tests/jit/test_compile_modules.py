@@ -288,14 +288,6 @@ def test_what_is_not_recorded_runs_as_it_is():
     with pytest.warns(UserWarning, match="as it is"):
         assert made(weft.ones(2)).tolist() == [4, 4]
     assert made(weft.ones(2)).tolist() == [6, 6]
-    noisy = weft.compile(lambda x: x + weft.randn(2))
-    weft.manual_seed(1)
-    with pytest.warns(UserWarning, match="random numbers"):
-        found = noisy(weft.zeros(2))
-    weft.manual_seed(1)
-    assert found.tolist() == weft.randn(2).tolist()
-    with pytest.raises(weft.Error, match=r"(?s)random numbers.*test_compile_modules"):
-        weft.compile(lambda x: x + weft.randn(2), fullgraph=True)(weft.zeros(2))
 
 
 def test_numbers_that_change_in_every_call_end_compilation():

@@ -97,6 +97,7 @@ def same(found, wanted, tolerance=2e-4):
 def test_transforms_are_in_the_graph(name):
     function = FUNCTIONS[name]
     rng = np.random.default_rng(7)
+    model(weft)  # which is made outside
     compiled = weft.compile(lambda x: function(weft, x), fullgraph=True)
     for rows in (2, 2, 4):
         x = rng.standard_normal((rows, 3)).astype("float32")

@@ -11,7 +11,7 @@ from weakref import WeakSet
 import numpy as np
 
 from ..base.dtype import DType
-from ..base.errors import RunError
+from ..base.errors import RunError, ShapeError
 from ..core.infer import infer_node
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
@@ -233,7 +233,12 @@ class Recording:
 
     def add(self, op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Applies an operator, as dispatch does."""
-        facts = infer_node(op, params, [Fact(tensor._array.shape, tensor._array.dtype) for tensor in inputs], op.name)
+        given = [Fact(tensor._array.shape, tensor._array.dtype) for tensor in inputs]
+        try:
+            facts = infer_node(op, params, given, op.name)
+        except ShapeError as error:  # which is a RunError where the operator runs
+            shapes = ", ".join(f"{dtype}{list(shape or ())}" for shape, dtype, *_ in given)
+            raise RunError(f"{op.name} cannot be applied to {shapes}", why=error.what) from None
         node = self.node(op, params, [self.entry_of(tensor) for tensor in inputs]).node
         shown = facts[: node.num_visible_outputs]
         return [wrap(self.value(fact.shape, fact.dtype, NodeEntry(node, at))) for at, fact in enumerate(shown)]

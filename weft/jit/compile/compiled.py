@@ -4,8 +4,10 @@ is traced."""
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +25,7 @@ from .guards import CONTAINERS, PLAIN, Guards, Reached
 from .plan import Act, Again, Finish, Host, Path, Result, SetGrad, Table, Touch, straight
 from .recorder import Break, GivenUp, Recorder, seen_of
 from .sizes import Programs
-from .structure import built, flattened
+from .structure import built, flattened, leaves
 
 KEPT_PLANS = 64  # of a function, by what it is given
 MOST_PLANS = 8  # of calls that are alike, where what the function reads changes
@@ -49,6 +51,10 @@ class Plan:
         self.leaves = [o.tensor for o in recorder.outsiders.values() if o.argument is None]
         self.breaks: list[Break] = recorder.breaks
         self.straight = straight(self.path, self.rows)  # type: ignore[arg-type]
+
+
+def _rebuilt(module: Module, fullgraph: bool) -> Compiled:
+    return Compiled(module.__call__, fullgraph, module)
 
 
 class Explanation(NamedTuple):
@@ -129,6 +135,20 @@ class Compiled:
         if name.startswith("__") or name == "module" or self.__dict__.get("module") is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.module, name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+        """A module is copied, and has plans of its own; a function is itself, as everywhere in Python."""
+        return self if self.module is None else _rebuilt(deepcopy(self.module, memo), self.fullgraph)
+
+    def __reduce__(self) -> Any:
+        """Plans stay behind. A function that is decorated is found by its name."""
+        if self.module is not None:
+            return _rebuilt, (self.module, self.fullgraph)
+        name = getattr(self, "__qualname__", "")
+        home = sys.modules.get(getattr(self, "__module__", ""))
+        if getattr(home, name, None) is self:
+            return name
+        return type(self), (self.function, self.fullgraph)
 
     def explain(self) -> Explanation:
         """What became of the calls so far.
@@ -231,6 +251,7 @@ class Compiled:
             outputs: list[Tensor] = []
             structure = flattened(self.function(*args, **kwargs), outputs)
             recorder.check_memory()
+            _check_objects(recorder, structure)
             results, backward = _results(recorder, outputs)
             recorder.close()
             recorder.flush_grads()
@@ -307,6 +328,22 @@ def _results(recorder: Recorder, outputs: Sequence[Tensor]) -> tuple[list[Result
         results = [r if r.output is None else r._replace(output=None, end=backward) for r in results]
         return results, None
     return results, backward
+
+
+def _check_objects(recorder: Recorder, structure: Any) -> None:
+    """Refuses results that are made anew in every call, and that no plan makes: what gives items one after the other,
+    and objects that hold tensors."""
+    for leaf in leaves(structure):
+        if isinstance(leaf, PLAIN):
+            continue
+        if hasattr(leaf, "__next__"):
+            recorder.give_up(f"it returns a {type(leaf).__name__}, which gives its items once")
+        if any(isinstance(tensor._array, StandIn) for tensor in _new_tensors(recorder, leaf)):
+            recorder.give_up(f"it returns a {type(leaf).__name__} that holds tensors")
+
+
+def _new_tensors(recorder: Recorder, value: Any) -> list[Tensor]:
+    return [tensor for key, tensor in Reached([value]).tensors.items() if key not in recorder.outsiders]
 
 
 def _draws(step: Any) -> bool:

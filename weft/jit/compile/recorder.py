@@ -88,6 +88,7 @@ class Recorder(Recording):
         self.asked: set[int] = set()
         self.settled: set[int] = set()
         self.breaks: list[Break] = []
+        self.lines: dict[str, str] = {}  # of the user's, by the names of nodes that were made there
         self.generators: dict[int, tuple[Any, Any]] = {}  # those that draw, with what they were before
         self.acted = bool(done)  # whether something outside has changed already
 
@@ -169,6 +170,8 @@ class Recorder(Recording):
         """A variable stands for what a storage holds now."""
         name = f"v{storage.number}_{len(self.inputs)}"
         variable = NodeEntry(Node(None, name))
+        if storage.entry.node.name in self.lines:
+            self.lines[name] = self.lines[storage.entry.node.name]
         self.inputs[name] = storage.number
         self.known[storage.number] = storage.entry = variable
         storage.real = self.table[storage.number]
@@ -254,6 +257,13 @@ class Recorder(Recording):
         name = f"c{len(self.constants)}"
         self.constants[name] = values
         return NodeEntry(Node(None, name))
+
+    def node(self, op: Op, params: Any, inputs: Sequence[NodeEntry]) -> NodeEntry:
+        made = super().node(op, params, inputs)
+        here = user_frame()
+        if here is not None:
+            self.lines[made.node.name] = f"{here.f_code.co_filename}:{here.f_lineno}, in {here.f_code.co_name}"
+        return made
 
     # What functions of tensors ask.
 
@@ -387,8 +397,10 @@ class Recorder(Recording):
     def values(self, storage: Storage) -> Array:
         """What a stand-in holds; from then on the plan depends on it."""
         if modes.trace is not self:
+            made = self.lines.get(storage.entry.node.name)
             raise RunError(
                 "a tensor without values is used",
+                where=None if made is None else f"it was made at {made}",
                 why="it was made while a function was traced by weft.compile, and was kept outside of it",
                 hint="return it from the function",
             )
@@ -408,8 +420,17 @@ class Recorder(Recording):
         here = user_frame()
         where = "" if here is None else f"{here.f_code.co_filename}:{here.f_lineno}"
         if self.fullgraph:
+            sized = _sized_by_values()
+            if sized is not None:
+                raise BrokenGraph(
+                    f"weft.compile(fullgraph=True) cannot record {sized}",
+                    where=shown_line(here),
+                    why="the shape of what it gives depends on values",
+                    hint="keep the shape: weft.where, masked_fill, or a sum of products with the mask; or leave "
+                    "fullgraph out",
+                )
             raise BrokenGraph(
-                f"weft.compile(fullgraph=True) cannot record {why}",
+                f"weft.compile(fullgraph=True) cannot record that {why}",
                 where=shown_line(here),
                 why="what comes next may depend on it",
                 hint="return the tensor, use weft.where in place of if, or leave fullgraph out",
@@ -708,6 +729,29 @@ def user_frame() -> FrameType | None:
     while frame is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == _PACKAGE:
         frame = frame.f_back
     return frame
+
+
+_SIZED_BY_VALUES = {
+    "nonzero": "nonzero",
+    "argwhere": "argwhere",
+    "unique": "unique",
+    "unique_consecutive": "unique_consecutive",
+    "masked_select": "masked_select",
+    "_array_of_mask": "an index that is a mask",
+    "repeat_interleave": "repeat_interleave by a tensor",
+    "bincount": "bincount",
+}
+
+
+def _sized_by_values() -> str | None:
+    """Which of weft's functions asks for values to know how many elements it gives."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == _PACKAGE:
+        found = _SIZED_BY_VALUES.get(frame.f_code.co_name)
+        if found is not None:
+            return found
+        frame = frame.f_back
+    return None
 
 
 def shown_line(frame: FrameType | None) -> str | None:

@@ -31,18 +31,7 @@ OPSET = 17
 
 
 class _Exporting(OneGraph):
-    """A recording that knows the line of each node, and says where something cannot be exported."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: dict[str, str] = {}
-
-    def node(self, op: Any, params: Any, inputs: Any) -> Any:
-        made = super().node(op, params, inputs)
-        here = user_frame()
-        if here is not None:
-            self.lines[made.node.name] = f"{here.f_code.co_filename}:{here.f_lineno}, in {here.f_code.co_name}"
-        return made
+    """A recording that says where something cannot be exported."""
 
     def host(self, function: Any, tensors: Sequence[Tensor]) -> Any:
         try:

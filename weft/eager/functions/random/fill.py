@@ -16,7 +16,7 @@ from ...random.poisson import binomial as binomial_numbers
 from ...random.poisson import poisson as poisson_numbers
 from ...tensor.convert import convert
 from ...tensor.inplace import check_writable, write
-from ...tensor.memory import Array, Memory, memory_of
+from ...tensor.memory import Array, memory_of
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype
 from ..create.create import kind_of, laid_out_as, made, shape_of
@@ -266,7 +266,7 @@ def _filled(target: Tensor, generator: Any, draw: Draw, *numbers: Any) -> Tensor
     return _fill(target, _maker(draw, given(generator), target._dtype, *numbers))
 
 
-def _arranged(memory: Memory, maker: Maker, *tensors: Tensor) -> Any:
+def _arranged(memory: Any, maker: Maker, *tensors: Tensor) -> Any:
     """Numbers in the shape of memory, drawn in the order in which its elements lie there."""
     shape, size = memory.shape, math.prod(memory.shape)
     if memory.flags.c_contiguous:
@@ -276,7 +276,7 @@ def _arranged(memory: Memory, maker: Maker, *tensors: Tensor) -> Any:
     return hosted_memory(lambda *arrays: maker(size, False, *arrays).reshape(sorted_shape).transpose(back), *tensors)
 
 
-def _outermost_first(memory: Memory) -> list[int]:
+def _outermost_first(memory: Any) -> list[int]:
     """The axes of memory, the one with the largest steps first."""
     return sorted(range(memory.ndim), key=lambda axis: -abs(memory.strides[axis]))
 
