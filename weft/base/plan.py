@@ -116,6 +116,18 @@ class KernelStep:
         return known(self.work.elements) * self.work.each if isinstance(self.work, OpenWork) else self.work
 
 
+class Launched(NamedTuple):
+    """A kernel by the address of its code, and its memory: arrays that stay where they are, and None for what moves.
+    `work` is in nanoseconds of one thread."""
+
+    address: int
+    code: object  # which must outlive it
+    memory: Sequence[Any]
+    scalars: tuple[int, ...]
+    turns: int
+    work: float
+
+
 @dataclass(frozen=True, slots=True)
 class HostStep:
     """Call a global function of the runtime by name, between two runs of kernels. Shapes among the `tensors` of its

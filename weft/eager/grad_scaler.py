@@ -7,10 +7,11 @@ import math
 import warnings
 from collections.abc import Iterable
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from ..base.errors import InvalidType, InvalidValue, RunError
-from .autograd.modes import no_grad
+from .autograd.modes import modes, no_grad
 from .tensor.device import device as Device
 from .tensor.tensor import Tensor
 
@@ -75,6 +76,9 @@ class GradScaler:
         """Divides the gradients of an optimiser's parameters by the scale, and looks whether all are finite."""
         if not self._enabled:
             return
+        if modes.trace is not None:  # whether gradients overflow is found out in every call
+            modes.trace.act(partial(self.unscale_, optimizer))
+            return
         state, _ = self._state(optimizer)
         if state is OptState.UNSCALED:
             raise RunError("unscale_() has already been called on this optimizer since the last update().")
@@ -97,6 +101,8 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RunError("Closure use is not currently supported if GradScaler is enabled.")
+        if modes.trace is not None:
+            return modes.trace.act(partial(self.step, optimizer, *args, **kwargs))
         state, _ = self._state(optimizer)
         if state is OptState.STEPPED:
             raise RunError("step() has already been called since the last update().")
@@ -112,6 +118,9 @@ class GradScaler:
     def update(self, new_scale: Any = None) -> None:
         """Sets the scale for the next turn: as given, or by whether gradients overflowed."""
         if not self._enabled:
+            return
+        if modes.trace is not None:
+            modes.trace.act(partial(self.update, new_scale))
             return
         if new_scale is not None:
             self._scale = float(new_scale)

@@ -92,7 +92,7 @@ class ElementWise(Optimizer):
                 "If capturable=True, params must be on a device that captures steps", hint="leave capturable=False"
             )
         params = [p for p in group["params"] if p._grad is not None]
-        slots, on, values = self._slots(group), self._on(group), _values(group)
+        slots, on, values = self._slots(group), self._on(group), option_values(group)
         if group.get("differentiable") or (group.get("foreach") is False and not group.get("fused")):
             for p in params:
                 self._step_tensor(values, slots, on, p, *self._state_of(group, slots, p))
@@ -118,7 +118,7 @@ class ElementWise(Optimizer):
         assert p.grad is not None
         check_gradient(p, p.grad)
         counts = [state[name] for name in self.scalars]
-        numbers, after = self._advance(group, fresh, _rounding(counts), *[count.item() for count in counts])
+        numbers, after = self._advance(group, fresh, rounding(counts), *[count.item() for count in counts])
         for count, value in zip(counts, after):
             count.fill_(value)
         written = [real(t) for t in (p, *[state[name] for name in slots])]
@@ -180,7 +180,7 @@ class ElementWise(Optimizer):
         now = [[count._array.item() for count in column] for column in counts]
         keys = list(zip([False] * len(states) if fresh is None else fresh, *now))
         rows: dict[Any, Any] = dict.fromkeys(keys)
-        rounded = _rounding([column[0] for column in counts])
+        rounded = rounding([column[0] for column in counts])
         for number, key in enumerate(rows):
             rows[key] = number, *self._advance(group, key[0], rounded, *key[1:])
         for place, column in enumerate(counts):
@@ -191,13 +191,13 @@ class ElementWise(Optimizer):
         return tuple(rows[keys[0]][1]), numbers, None if len(rows) == 1 else [rows[key][0] for key in keys]
 
 
-def _rounding(counts: Sequence[Tensor]) -> Callable[[float], float]:
+def rounding(counts: Sequence[Tensor]) -> Callable[[float], float]:
     """What gives a number as the last of the states keeps it."""
     kind = counts[-1]._dtype.type if counts else float
     return lambda value: float(kind(value))
 
 
-def _values(group: Group) -> Group:
+def option_values(group: Group) -> Group:
     """Options as numbers; a step that is differentiated keeps those that are tensors, of no dimension."""
     return {name: _value(value, group) for name, value in group.items() if name != "params"}
 

@@ -56,7 +56,8 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
         if type(self).step is not inside:
             return step(self, *args, **kwargs)
         if modes.trace is not None:
-            return modes.trace.act(functools.partial(inside, self, *args, **kwargs))
+            function = functools.partial(inside, self, *args, **kwargs)
+            return modes.trace.act(function, None if args or kwargs else self)
         self._opt_called = True
         for hook in (*_pre_hooks, *self._step_pre_hooks):
             changed = hook(self, args, kwargs)
@@ -74,6 +75,11 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return inside
+
+
+def has_step_hooks(optimizer: Optimizer) -> bool:
+    """Whether something is called before or after steps of an optimiser."""
+    return any([_pre_hooks, _post_hooks, optimizer._step_pre_hooks, optimizer._step_post_hooks])
 
 
 class _BadHook(InvalidValue, RuntimeError):

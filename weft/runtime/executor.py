@@ -15,6 +15,7 @@ import numpy as np
 from ..base.errors import ShapeError, Unsupported
 from ..base.forks import held_lock
 from ..base.ndarray import empty
+from ..base.plan import Launched
 from .bound import BoundStep, bound_input
 from .inputs import as_input, check_known, check_names
 from .outputs import as_output, given_outputs, new_output, put_in_place, set_apart
@@ -119,9 +120,16 @@ class Executor(ABC):
         views = ([view_at(at, x.extents, x.dtype) for at, x in zip(*pair)] for pair in zip((inputs, outputs), specs))
         self.run_into(*views)
 
-    def repeated(self, fixed: Mapping[int, int]) -> Callable[[Sequence[int]], None]:
+    @property
+    def is_native(self) -> bool:
+        """Whether all of it is one native call."""
+        return False
+
+    def repeated(self, fixed: Mapping[int, int], then: Sequence[Launched] = ()) -> Callable[[Sequence[int]], None]:
         """`run_at` for those who run one program over and over: the inputs of some numbers always lie at the same
-        addresses, and what comes back takes those of the others, and then of the outputs."""
+        addresses, and what comes back takes those of the others, and then of the outputs. If the program `is_native`,
+        more kernels may run `then`, in the same native call; the addresses of theirs that move come last."""
+        assert not then, "kernels can follow what is native only"
         moving = [number for number in range(len(self.program.inputs)) if number not in fixed]
 
         def run(addresses: Sequence[int]) -> None:

@@ -53,8 +53,8 @@ class Plan:
         self.straight = straight(self.path, self.rows)  # type: ignore[arg-type]
 
 
-def _rebuilt(module: Module, fullgraph: bool) -> Compiled:
-    return Compiled(module.__call__, fullgraph, module)
+def _rebuilt(module: Module, fullgraph: bool, dynamic: bool | None) -> Compiled:
+    return Compiled(module.__call__, fullgraph, module, dynamic)
 
 
 class Explanation(NamedTuple):
@@ -138,12 +138,12 @@ class Compiled:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
         """A module is copied, and has plans of its own; a function is itself, as everywhere in Python."""
-        return self if self.module is None else _rebuilt(deepcopy(self.module, memo), self.fullgraph)
+        return self if self.module is None else _rebuilt(deepcopy(self.module, memo), self.fullgraph, self.programs.dynamic)
 
     def __reduce__(self) -> Any:
         """Plans stay behind. A function that is decorated is found by its name."""
         if self.module is not None:
-            return _rebuilt, (self.module, self.fullgraph)
+            return _rebuilt, (self.module, self.fullgraph, self.programs.dynamic)
         name = getattr(self, "__qualname__", "")
         home = sys.modules.get(getattr(self, "__module__", ""))
         if getattr(home, name, None) is self:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...eager.grad_scaler import GradScaler
 from ...eager.tensor.tensor import Tensor
 from ...nn.modules.module import Module
 from ...optim.optimizer import Optimizer
@@ -63,6 +64,9 @@ class Reached:
             return self._module(value)
         if isinstance(value, Optimizer):
             return [p for group in value.param_groups for p in group["params"]]
+        if isinstance(value, GradScaler):
+            self.asked += [(name, value, getattr(value, name)) for name in ("_scale", "_enabled")]
+            return ()
         if isinstance(value, types.MethodType):
             return [value.__self__, value.__func__]
         if isinstance(value, types.FunctionType):

@@ -74,8 +74,15 @@ class Segment:
         self.kept = [fixed[number] for number in self.inputs if number in fixed]  # whose addresses are known
         plain = {number: address_of(array) for number, array in fixed.items() if array.flags.carray}
         self.moving = [number for number in self.inputs if number not in plain]
-        self.call = executor.repeated({n: plain[row] for n, row in enumerate(self.inputs) if row in plain})
+        self.known = {n: plain[row] for n, row in enumerate(self.inputs) if row in plain}  # addresses, by input
+        self.call = executor.repeated(self.known)
+        self.follower: Any = None  # what runs in the same native call, behind the program
         self.results = [(n, b, fixed.get(n)) for n, b in zip(self.outputs, self.buffers, strict=True)]
+
+    @property
+    def is_native(self) -> bool:
+        """Whether all of it is one native call."""
+        return self.executor.is_native
 
     def run(self, table: Table) -> None:
         addresses, held = [], []
@@ -87,7 +94,13 @@ class Segment:
             addresses.append(address_of(array))
         made = [buffers.take() for buffers in self.buffers]
         addresses += [buffer.address for buffer in made]
-        self.call(addresses)
+        follower = self.follower
+        more = None if follower is None else follower.begin(table, made)
+        if more is None:
+            self.call(addresses)
+        else:
+            follower.call(addresses + more)
+            follower.end(table)
         for (number, buffers, known), buffer in zip(self.results, made):
             if known is None and table[number] is None:
                 table[number] = buffer.array
@@ -138,14 +151,15 @@ class Seen(NamedTuple):
         return part_of_memory(memory, self.view, self.whole)
 
 
-class SetGrad:
-    """The gradient that a tensor has from then on."""
+class SetGrads:
+    """The gradients that tensors have from then on."""
 
-    def __init__(self, tensor: Tensor, seen: Seen | None) -> None:
-        self.tensor, self.seen = tensor, seen
+    def __init__(self, rows: Sequence[tuple[Tensor, Seen | None]]) -> None:
+        self.rows = rows
 
     def run(self, table: Table) -> None:
-        self.tensor._grad = None if self.seen is None else wrap(self.seen.of(table))
+        for tensor, seen in self.rows:
+            tensor._grad = None if seen is None else untraced(seen.of(table))
 
 
 class Touch:

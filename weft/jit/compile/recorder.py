@@ -23,10 +23,12 @@ from ...eager.dispatch import apply, is_shape_alone
 from ...eager.recording import Recording, StandIn, Storage, part_of_memory
 from ...eager.tensor.memory import array_of, start_of
 from ...eager.tensor.tensor import Tensor, wrap
+from ...optim.optimizer import Optimizer
 from .guards import Asked
 from .naming import Metas, Recorded
-from .plan import Act, Array, Backward, Host, Path, Seen, Segment, SetGrad, Table, Touch
+from .plan import Act, Array, Backward, Host, Path, Seen, Segment, SetGrads, Table, Touch
 from .sizes import Made, Programs
+from .updates import Update
 
 _NOTHING = np.empty(0, np.uint8)
 VIEWS = frozenset(Op.get(name) for name in ("reshape", "transpose", "broadcast_to", "part"))
@@ -361,15 +363,38 @@ class Recorder(Recording):
 
         self.held.append(self.host(looked_at, [tensor]))
 
-    def act(self, function: Callable[[], Any]) -> Any:
-        """Has something done to objects, now and in every call."""
+    def act(self, function: Callable[[], Any], optimizer: Optimizer | None = None) -> Any:
+        """Has something done to objects, now and in every call; it may be the step of an optimiser."""
         self.close()
         self.flush_grads()
         if self._next(Act) is None:
             self.acted = True
+            step = None if optimizer is None else self._update(function, optimizer)
             self._outside_in(function)
-            self.path.steps.append(Act(function))
+            self.path.steps.append(step or Act(function))
         return None
+
+    def _update(self, function: Callable[[], Any], optimizer: Optimizer) -> Update | None:
+        """A step that the program before it may do, which has computed all gradients: each is all of a row."""
+        steps = list(self.path.steps)
+        while steps and isinstance(steps[-1], (SetGrads, Touch)):
+            steps.pop()
+        if not steps or not isinstance(steps[-1], Segment) or not steps[-1].is_native:
+            return None
+        grads: list[tuple[Tensor, int]] = []
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                memory: Any = None if p._grad is None else p._grad._array
+                if memory is None:
+                    continue
+                if not isinstance(memory, StandIn) or not memory.layout.flags.c_contiguous:
+                    return None
+                seen = seen_of(memory)
+                if seen.view is not seen.whole or (memory.shape, memory.dtype) != _meta(p._array):
+                    return None
+                grads.append((p, seen.number))
+        self.storages += 1  # a row that says whether the program did it
+        return Update(function, optimizer, grads, steps[-1], self.storages - 1)
 
     def _outside_in(self, function: Callable[[], Any]) -> None:
         swapped = []
@@ -452,7 +477,7 @@ class Recorder(Recording):
 
     def _next(self, kind: type) -> Any:
         """The step that this call has run already, if it has."""
-        while self.done and isinstance(self.done[0], (SetGrad, Touch)) and kind is not SetGrad and kind is not Touch:
+        while self.done and isinstance(self.done[0], (SetGrads, Touch)) and kind is not SetGrads and kind is not Touch:
             self.done.popleft()
         return self.done.popleft() if self.done and isinstance(self.done[0], kind) else None
 
@@ -504,6 +529,7 @@ class Recorder(Recording):
 
     def flush_grads(self) -> None:
         """Says which gradients tensors have now."""
+        rows: list[tuple[Tensor, Seen | None]] = []
         for outside in self.outsiders.values():
             tensor = outside.tensor
             grad = tensor._grad
@@ -520,8 +546,9 @@ class Recorder(Recording):
                 seen = seen_of(memory)
                 if outside.argument is not None or outside.grad_fn is not None:
                     self.give_up("the gradient of a tensor that it is given is computed inside")
-            if not self.done:
-                self.path.steps.append(SetGrad(tensor, seen))
+            rows.append((tensor, seen))
+        if rows and not self.done:
+            self.path.steps.append(SetGrads(rows))
 
     # Gradients that are computed outside.
 

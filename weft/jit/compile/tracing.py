@@ -45,7 +45,7 @@ class OneGraph(Recorder):
             hint="trace the part of it that gives the tensors they are computed from",
         )
 
-    def act(self, function: Any) -> Any:
+    def act(self, function: Any, optimizer: Any = None) -> Any:
         raise Unsupported("a function that steps an optimiser is not one graph", hint="weft.compile takes it")
 
 

@@ -18,7 +18,7 @@ from ...base.cpu_target import CpuTarget
 from ...base.device import Device
 from ...base.dtype import DType
 from ...base.ndarray import ALIGNMENT, NDArray, empty
-from ...base.plan import HostStep, KernelStep, known
+from ...base.plan import BufferRef, HostStep, KernelStep, Launch, Launched, known
 from ...base.target import Target
 from ..executor import Executor, view_at
 from ..functions import get_global_func
@@ -121,17 +121,22 @@ class CpuExecutor(Executor):
             self._loaded.arenas.give(arena)
             self._workspaces.append(space)
 
-    def repeated(self, fixed: Mapping[int, int]) -> Callable[[Sequence[int]], None]:
+    def repeated(self, fixed: Mapping[int, int], then: Sequence[Launched] = ()) -> Callable[[Sequence[int]], None]:
         """`run_at` in workspaces that nobody else uses: what never moves is filled in once."""
-        inputs, spaces = self._slots_of["input"], deque[_Workspace]()
-        places = [slot for number, slot in enumerate(inputs) if number not in fixed] + self._slots_of["output"]
+        slots, spaces = self._slots_of, deque[_Workspace]()
+        table = _Extended(self, then) if then else None
+        places = [slot for number, slot in enumerate(slots["input"]) if number not in fixed] + slots["output"]
+        known = {slots["input"][number]: address for number, address in fixed.items()}
+        if table is not None:
+            places += table.moving
+            known |= table.known
         arenas, arena_bytes = self._loaded.arenas, self._arena_bytes
-        walk = self._pool.walk if self.threads == 1 and self._is_native() else None
+        pool, threads, is_native = self._pool, self.threads, self.is_native
 
         def new_space() -> _Workspace:
-            made = _Workspace(self)
-            for number, address in fixed.items():
-                made.table[inputs[number]] = address
+            made = _Workspace(self, table)
+            for slot, address in known.items():
+                made.table[slot] = address
             return made
 
         def run(addresses: Sequence[int]) -> None:
@@ -143,11 +148,13 @@ class CpuExecutor(Executor):
             try:
                 if arena.address != space.arena:
                     space.use(self, arena.address)
-                table = space.table
+                words = space.table
                 for place, address in zip(places, addresses):
-                    table[place] = address
-                if walk is not None:
-                    walk(*space.arguments)
+                    words[place] = address
+                if is_native:
+                    if threads > 1:
+                        pool.ensure(threads)
+                    pool.walk(*space.arguments)
                 else:
                     space.run(self)
             finally:
@@ -157,7 +164,8 @@ class CpuExecutor(Executor):
 
         return run
 
-    def _is_native(self) -> bool:
+    @property
+    def is_native(self) -> bool:
         """Whether all of it is one native call."""
         return len(self._segments) == 1 and not isinstance(self._segments[0], HostStep)
 
@@ -167,7 +175,7 @@ class CpuExecutor(Executor):
         space.use(self, arena.address)
         space.keeps = arena
         space.place(self, [*map(address_of, inputs)], [*map(address_of, outputs)])
-        if not self._is_native():
+        if not self.is_native:
             return partial(space.run, self)
         table, pool = self._segments[0], self._pool
 
@@ -178,19 +186,50 @@ class CpuExecutor(Executor):
         return call
 
 
+class _Extended:
+    """The table of a program with more kernels at its end, whose memory has slots behind the program's."""
+
+    def __init__(self, executor: CpuExecutor, then: Sequence[Launched]) -> None:
+        plan = executor.program.plan
+        steps: list[KernelStep] = [step for step in plan.steps if isinstance(step, KernelStep)]
+        own: dict[str, int] = {}
+        self.held = then  # the memory, and the code
+        self.moving: list[int] = []
+        self.known: dict[int, int] = {}
+        slot = len(plan.slots)
+        for number, launched in enumerate(then):
+            name = f"then {number}"
+            own[name] = launched.address
+            last = slot + len(launched.memory)
+            for place, array in zip(range(slot, last), launched.memory):
+                if array is None:
+                    self.moving.append(place)
+                else:
+                    self.known[place] = address_of(array)
+            refs = tuple([BufferRef(place) for place in range(slot, last)])
+            launch = Launch((launched.turns, 1, 1))
+            steps.append(KernelStep(name, refs, launched.scalars, launch, launched.work))
+            slot = last
+        self.slots = slot + max(len(step.buffers) for step in steps)
+        library = executor._loaded.library
+        assert library is not None
+        words = run_table(steps, slot, lambda name: own.get(name) or library.address(name), executor._loaded.costs)
+        assert words is not None
+        self.words = words
+
+
 class _Workspace:
     """The addresses that native code reads, for one call at a time."""
 
-    def __init__(self, executor: CpuExecutor) -> None:
+    def __init__(self, executor: CpuExecutor, table: _Extended | None = None) -> None:
         plan = executor.program.plan
         most = max((len(step.buffers) for step in plan.steps), default=0)
-        self.words = np.zeros(len(plan.slots) + most, np.int64)
+        self.words = np.zeros(len(plan.slots) + most if table is None else table.slots, np.int64)
         self.address = self.words.ctypes.data
-        self.table = memoryview(self.words)  # faster for single ones
-        first = executor._segments[0] if executor._is_native() else None
-        # Of a walk over all of it: numbers would be made into these each time.
+        self.table = memoryview(self.words.data)  # faster for single ones
+        first = table.words.ctypes.data if table is not None else executor._segments[0] if executor.is_native else None
         pointers = [c_void_p(at) for at in (first, self.address, executor._pool.pointer)]  # type: ignore[arg-type]
-        self.arguments = (*pointers, c_int64(executor.threads))
+        self.arguments = (*pointers, c_int64(executor.threads))  # of a walk; numbers would be made into these each time
         self.arena = 0  # where that of the last call is
         self.keeps: NDArray | None = None  # an arena that no other call uses
         for slot, array in zip(executor._slots_of["constant"], executor._loaded.constants):

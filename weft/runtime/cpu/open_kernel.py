@@ -36,6 +36,11 @@ class OpenKernel:
         self._numbers = ctypes.c_int64 * max(len(code.scalars), 1)
         self._pool = thread_pool()
 
+    @property
+    def address(self) -> int:
+        """Where its code is."""
+        return self._address
+
     def run(self, arrays: Sequence[Array], scalars: Sequence[int], extent: int, work: float) -> None:
         pointers = self._pointers(*[address_of(a) for a in arrays])
         numbers = self._numbers(*scalars)
