@@ -22,7 +22,7 @@ from ...eager.tensor.tensor import Tensor
 from ...eager.tensor.types import get_default_dtype
 from ...nn.modules.module import Module
 from .guards import CONTAINERS, PLAIN, Guards, Reached
-from .plan import Act, Again, Finish, Host, Path, Result, SetGrad, Table, Touch, straight
+from .plan import Act, Again, Finish, Host, Path, Result, SetGrads, Table, Touch, straight
 from .recorder import Break, GivenUp, Recorder, seen_of
 from .sizes import Programs
 from .structure import built, flattened, leaves
@@ -266,7 +266,7 @@ class Compiled:
     def _again(self, recorder: Recorder, results: Sequence[Result], args: Any, kwargs: Any) -> Again | None:
         """The function as it is, where running it once more changes nothing."""
         steps = recorder.path.steps
-        if recorder.breaks or any(isinstance(step, (Act, SetGrad, Touch)) or _draws(step) for step in steps):
+        if recorder.breaks or any(isinstance(step, (Act, SetGrads, Touch)) or _draws(step) for step in steps):
             return None
         structure, function = flattened((args, kwargs), []), self.function
         moving = [place for place, result in enumerate(results) if result.output is not None]
