@@ -90,13 +90,19 @@ def _public(function: Any) -> Any:
 
 
 @functools.cache
+def library() -> dict[str, SourceFunction]:
+    """Functions of `weft.nn.functional` that are programs here, by name."""
+    unit = CompilationUnit(None, {"torch": Operators("aten"), "Optional": Optional})
+    unit._add(LIBRARY)
+    return {each.name: each for each in unit.get_functions() if each.name in FUNCTIONS["weft.nn.functional"]}
+
+
+@functools.cache
 def _library() -> dict[Any, Sugar]:
     """Functions of weft that are programs here, or operators of another name."""
     functional = FUNCTIONS["weft.nn.functional"]
     found: dict[Any, Sugar] = {functional[name]: Builtin(operator) for name, operator in RENAMED.items()}
-    unit = CompilationUnit(None, {"torch": Operators("aten"), "Optional": Optional})
-    unit._add(LIBRARY)
-    return found | {functional[each.name]: Function(each) for each in unit.get_functions() if each.name in functional}
+    return found | {functional[name]: Function(program) for name, program in library().items()}
 
 
 def class_of(value: type) -> Type | None:
@@ -171,7 +177,7 @@ def script(subject: Any, *ignored: Any, **options: Any) -> Any:
     if isinstance(subject, Compiled):
         return subject
     if isinstance(subject, Module):
-        return scripted_module(subject, _origin, sugar_resolver)
+        return scripted_module(subject, _origin, sugar_resolver, class_of)
     if isinstance(subject, type):
         if class_of(subject) is None:
             raise InvalidType(f"{subject!r:.80} is no class that programs know", hint="a class with a source")

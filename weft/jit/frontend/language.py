@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from ..run.tracing_state import is_tracing
+
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
-__all__ = ["Final", "annotate", "export", "ignore", "is_scripting", "is_tracing", "isinstance", "unused"]
+__all__ = ["Final", "annotate", "export", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "unused"]
 MODIFIER = "_jit_modifier"  # the attribute of a function that says how it is compiled
 EXPORTED, IGNORED, UNUSED = "export", "ignore", "unused"
 _isinstance = isinstance
@@ -25,10 +27,6 @@ def annotate(kind: Any, value: _T) -> _T:
 
 def is_scripting() -> bool:
     """Whether this runs as a compiled program: true there, false in Python."""
-    return False
-
-
-def is_tracing() -> bool:
     return False
 
 
@@ -76,6 +74,17 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
     if callable(drop):
         return _marked(IGNORED)(drop)
     return _marked(UNUSED if drop else IGNORED)
+
+
+def interface(python: type) -> type:
+    """A class that says what methods others have: its own do nothing. Values of every class that has such methods are
+    values of it; of modules, if it is a module itself."""
+    python.__jit_interface__ = True  # type: ignore[attr-defined]
+    return python
+
+
+def is_interface(python: Any) -> bool:
+    return _isinstance(python, type) and "__jit_interface__" in vars(python)
 
 
 def unused(function: _F) -> _F:

@@ -387,7 +387,10 @@ class Length(Builtin):
 
 def _order(value: Value) -> list[str] | None:
     """The names of the modules in a module that is a list or a dict of them."""
-    order: list[str] | None = getattr(value.type(), "order", None)
+    kind = value.type()
+    order: list[str] | None = getattr(kind, "order", None)
+    if order is None and isinstance(kind, ScriptClass) and kind.is_module:  # one of an archive has numbers for names
+        order = [name for name in kind.attributes if name.isdecimal()] or None
     return order
 
 
