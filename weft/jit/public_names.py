@@ -33,10 +33,12 @@ JIT_NAMES = {  # what `weft.jit` has, by module of this room
         "archive.load": "load",
         "archive.write": "save",
         "tracing.trace": "TopLevelTracedModule TracingCheckError trace trace_module",
+        "forks": "Future fork wait",
         "functions": "ScriptFunction",
         "modules": "ScriptModule",
         "frontend.compiler": "CompilationUnit script",
-        "frontend.language": "Final annotate export ignore interface is_scripting isinstance unused",
+        "frontend.language": "Final _overload _overload_method annotate export ignore interface is_scripting "
+        "isinstance unused",
         "run.interpreter": "JITException",
         "run.tracing_state": "TracerWarning is_tracing",
     }.items()

@@ -18,7 +18,7 @@ from ..schema import Argument, FunctionSchema
 from ..types import NoneType, TensorType, Type
 from .annotations import UnknownType, type_of_python
 from .functions import Origin, SourceFunction
-from .language import IGNORED, MODIFIER, UNUSED, is_interface
+from .language import IGNORED, MODIFIER, UNUSED, is_interface, overloads_of
 from .python_values import is_function
 
 _KNOWN: weakref.WeakKeyDictionary[type, Type] = weakref.WeakKeyDictionary()
@@ -60,6 +60,20 @@ class PythonClass(ScriptClass):
         origin = self._origin(name, function)._replace(self_type=self)
         found = self.methods[name] = SourceFunction(f"{self.qualified_name()}.{name}", origin)
         return found
+
+    def overloaded(self, name: str) -> list[SourceFunction]:
+        """A method for each of the declarations that one has."""
+        function = self.python_method(name)
+        if function is None:
+            return []
+        origin, found = self._origin(name, function)._replace(self_type=self), []
+        for number, declared in enumerate(overloads_of(function)):
+            called = f"{name}__{number}"
+            if called not in self.methods:
+                one = origin.declared_as(self.origin_of(declared))
+                self.methods[called] = SourceFunction(f"{self.qualified_name()}.{called}", one)
+            found.append(self.methods[called])
+        return found  # type: ignore[return-value]
 
     def _origin(self, name: str, function: Any) -> Origin:
         return self.origin_of(function)

@@ -10,7 +10,19 @@ from ..run.tracing_state import is_tracing
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
-__all__ = ["Final", "annotate", "export", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "unused"]
+__all__ = [
+    "Final",
+    "_overload",
+    "_overload_method",
+    "annotate",
+    "export",
+    "ignore",
+    "interface",
+    "is_scripting",
+    "is_tracing",
+    "isinstance",
+    "unused",
+]
 MODIFIER = "_jit_modifier"  # the attribute of a function that says how it is compiled
 EXPORTED, IGNORED, UNUSED = "export", "ignore", "unused"
 _isinstance = isinstance
@@ -74,6 +86,29 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
     if callable(drop):
         return _marked(IGNORED)(drop)
     return _marked(UNUSED if drop else IGNORED)
+
+
+_OVERLOADS: dict[str, list[Any]] = {}  # declarations that were made last, by the name of the function
+
+
+def _overload(function: _F) -> _F:
+    """One of several declarations of a function, with types; the last definition of that name, which has none of these
+    before it, is what each of them does."""
+    _OVERLOADS.setdefault(f"{function.__module__}.{function.__qualname__}", []).append(function)
+    return function
+
+
+_overload_method = _overload  # of methods
+
+
+def overloads_of(function: Any) -> list[Any]:
+    """The declarations of a function that is compiled for several types."""
+    held = vars(function)
+    if "_jit_overloads" not in held:
+        declared = _OVERLOADS.pop(f"{function.__module__}.{function.__qualname__}", [])
+        held["_jit_overloads"] = [each for each in declared if each is not function]
+    found: list[Any] = held["_jit_overloads"]
+    return found
 
 
 def interface(python: type) -> type:

@@ -8,10 +8,10 @@ import builtins
 import inspect
 import itertools
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...base.errors import InvalidType
+from ...base.errors import InvalidType, RunError
 from ...eager.functions.all import FUNCTIONS
 from ...eager.tensor.tensor import Tensor
 from ...nn.modules.module import Module
@@ -106,9 +106,10 @@ def _compile(module: ScriptModule) -> None:
     if kind.python.forward is not Module.forward:
         names.append("forward")
     for name in names:
-        function = kind.methods.get(name) or kind.source_method(name)
-        if function is not None:
-            function.graph  # noqa: B018
+        several: Sequence[Any] = kind.overloaded(name)
+        for function in several or (kind.methods.get(name) or kind.source_method(name),):
+            if function is not None:
+                function.graph  # noqa: B018
 
 
 def _made(
@@ -139,7 +140,14 @@ def _made(
             kind.add_constant(name, type_of(value), value)
         interfaces = _interfaces(type(module), class_of)
         for name, each in submodules.items():
-            kind.add_attribute(name, interfaces.get(name, each._type))
+            wanted = interfaces.get(name, each._type)
+            if not each._type.isSubtypeOf(wanted):
+                raise RunError(
+                    f"Could not cast attribute '{name}' to type {wanted}: Object of type {each._type} is not "
+                    f"compatible with interface {wanted}",
+                    why=f"it has no method like {next(iter(getattr(wanted, 'schemas', {}).values()), None)}",
+                )
+            kind.add_attribute(name, wanted)
         for name in module._modules.keys() - submodules.keys():
             kind.add_constant(name, type_of(None), None)
         if hasattr(type(module), "__iter__") and hasattr(type(module), "__len__"):

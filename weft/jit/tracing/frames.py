@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...base.errors import Unsupported
 from ..graph import Graph
 from ..nodes import Node, Value
 from ..types import NoneType, TensorType, TupleType
@@ -46,6 +47,8 @@ class Frame:
         """A value of this graph, as a result of the call outside."""
         if value not in self._given:
             assert self.call is not None
+            if self.call.kind() == "prim::fork":
+                raise Unsupported("what a forked function computes is known to others by its future alone")
             self.graph.registerOutput(value)
             self._given[value] = self.call.addOutput().setType(value.type())
         return self._given[value]

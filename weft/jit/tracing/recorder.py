@@ -25,6 +25,7 @@ from ..types import (
     DictType,
     FloatType,
     FunctionType,
+    FutureType,
     IntType,
     ListType,
     NoneType,
@@ -427,6 +428,33 @@ class Recorder:
         self.graph.appendNode(node)
         self.scatter(node.output().setType(kind), result)
         return result
+
+    def forked(self, future: Any, run: Callable[[], Any]) -> Any:
+        """Takes down a function that is to run beside this one, as a graph of its own."""
+        outside, call = self.frame, self.graph.appendNode(self.graph.create("prim::fork", (), 0))
+        call._source = user_place()
+        self.frame = Frame(Graph(), outside, call)
+        self.state.set_graph(self.frame.graph)
+        try:
+            result = run()
+            value = self.gather(result, False)
+            self.frame.graph.registerOutput(value)
+            call._set("g", "Subgraph", self.frame.graph)
+        finally:
+            self.frame = outside
+            self.state.set_graph(outside.graph)
+        self.define(future, call.addOutput().setType(FutureType(value.type())))
+        return result
+
+    @_alone
+    def waited(self, future: Any, result: Any) -> None:
+        """Takes down that the result of a function is waited for."""
+        known = self._values.get(id(future))
+        if known is not None:
+            here = reach(known[1], known[2], self.frame)
+            node = self.graph.appendNode(self.graph.create("aten::wait", [here]))
+            node._source = user_place()
+            self.scatter(node.output().setType(here.type().containedTypes()[0]), result)
 
     def any_argument(self, value: Any, kind: Type) -> Value:
         """A value of Python with tensors somewhere in it."""

@@ -61,7 +61,8 @@ class TopLevelTracedModule(TracedModule):
 
     def model(self, names: Sequence[str] = ()) -> tuple[Symbol, dict[str, Array]]:
         """Its forward as a symbol, and the parameters that it reads: what `weft.compile` and exporters take."""
-        return symbol_of(*self.__dict__["_example"], names)
+        function, inputs = self.__dict__["_example"]
+        return symbol_of(function, inputs, names)
 
 
 def trace(
