@@ -63,8 +63,8 @@ from .jit.parse import parse_ir as parse_ir
 from .jit.filecheck import FileCheck as FileCheck
 from .jit.run.code import Code as Code
 from .jit.run.executor import ExecutionPlanState as ExecutionPlanState
-from .jit.run.executor import GraphExecutor as GraphExecutor
 from .jit.run.executor import GraphExecutorState as GraphExecutorState
+from .jit.tracing.executor import GraphExecutor as GraphExecutor
 from .jit.run.gradient import Gradient as Gradient
 from .jit.run.interpreter import JITException as JITException
 from .jit.run.nested import IODescriptor as IODescriptor

@@ -514,7 +514,7 @@ def test_traced_functions_are_graphs():
     traced = weft.jit.trace(lambda x, y: (x @ y).relu() + 1, (weft.randn(2, 3), weft.randn(3, 4)))
     x, y = weft.randn(5, 3), weft.randn(3, 2)
     assert np.allclose(traced(x, y).numpy(), np.maximum(x.numpy() @ y.numpy(), 0) + 1, atol=1e-5)
-    assert "relu" in [node.op_name for node in traced.graph.indexed.nodes]
+    assert "relu" in [node.op_name for node in weft.graph.create(traced.model()[0]).indexed.nodes]
 
 
 @pytest.mark.parametrize("network", ["mlp", "batch_norm", "convolutions", "residual", "attention"])
@@ -526,8 +526,9 @@ def test_traced_modules_are_symbols_and_files(network, rng, tmp_path):
     symbol, params = traced.model(["x"])
     assert {name for name, _ in model.named_parameters()} <= params.keys()
     wanted = model(x).detach().numpy()
-    np.testing.assert_allclose(weft.compile((symbol, params), shape={"x": x.shape})(x.numpy())[0], wanted, atol=1e-5)
-    traced.save(tmp_path / "model.weft")
+    compiled = weft.compile((symbol, params), shape={"x": x.shape})
+    np.testing.assert_allclose(compiled(x.numpy())[0], wanted, atol=1e-5)
+    compiled.save(tmp_path / "model.weft")
     np.testing.assert_allclose(weft.runtime.load(tmp_path / "model.weft")(x.numpy())[0], wanted, atol=1e-5)
 
 
@@ -539,8 +540,6 @@ def test_traced_embeddings(rng):
     np.testing.assert_allclose(made(x.numpy())[0], model(x).detach().numpy(), rtol=1e-5)
 
 
-def test_a_trace_that_differs_is_told():
-    with pytest.raises(weft.Error, match="does not give what the function gives"):
-        weft.jit.trace(lambda x: F.dropout(x, 0.5), weft.ones(64))
+def test_a_trace_that_is_not_one_graph_is_told():
     with pytest.raises(weft.Error, match="not one graph"):
         weft.jit.trace(lambda x: F.dropout(x, 0.5), weft.ones(4), check_trace=False).model()

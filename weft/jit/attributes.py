@@ -46,7 +46,7 @@ def _shown_tensor(value: Tensor) -> str:
     if value.numel() != SHOWN_ELEMENTS:
         return "<Tensor>"
     item = value.item()
-    return f"{{{shown(item) if isinstance(item, float) else int(item) if isinstance(item, bool) else item}}}"
+    return f"{{{f'{item:.6g}' if isinstance(item, float) else int(item) if isinstance(item, bool) else item}}}"
 
 
 def _shown_complex(value: complex) -> str:

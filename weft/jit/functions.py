@@ -14,6 +14,7 @@ from .passes.inlining import inline
 from .python_source import function_source
 from .run.code import Code
 from .run.executor import GraphExecutor, GraphExecutorState
+from .run.tracing_state import get_tracing_state
 from .schema import Argument, FunctionSchema
 
 
@@ -83,7 +84,10 @@ class Function:
         return self._executor
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.executor()(*self.schema.bound(args, kwargs))
+        values, state = self.schema.bound(args, kwargs), get_tracing_state()
+        if state is not None and state.recorder is not None and state.recorder.is_open():
+            return state.recorder.call(self, values, lambda: self.executor()(*values))
+        return self.executor()(*values)
 
     def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph as it is run for such arguments."""

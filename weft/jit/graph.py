@@ -203,13 +203,24 @@ class Graph:
 
 def _cloned(graph: Graph, node: Node, value_of: Callable[[Value], Value]) -> Node:
     made = graph.create(node._kind, [value_of(value) for value in node._inputs], len(node._outputs))
-    made._attributes = dict(node._attributes)
+    made._attributes = _attributes_of(node)
     made.copyMetadata(node)
     for ours, theirs in zip(made._outputs, node._outputs):
         ours.copyMetadata(theirs)
     for block in node._blocks:
         _copy_block(block, made.addBlock(), _Mapped(value_of))
     return made
+
+
+def _attributes_of(node: Node) -> dict[Text, tuple[Text, Any]]:
+    """The attributes of a node for another: graphs among them are copied, too."""
+    found = dict(node._attributes)
+    for name, (kind, value) in node._attributes.items():
+        if kind == "g":
+            found[name] = (kind, value.copy())
+        elif kind == "gs":
+            found[name] = (kind, [each.copy() for each in value])
+    return found
 
 
 class _Mapped(dict[Value, Value]):
@@ -240,7 +251,7 @@ def _copy_block(source: Block, target: Block, known: dict[Value, Value]) -> None
             open_blocks.pop()
             continue
         made = ours._graph.create(node._kind, [known[value] for value in node._inputs], len(node._outputs))
-        made._attributes = dict(node._attributes)
+        made._attributes = _attributes_of(node)
         made.copyMetadata(node)
         for one, two in zip(made._outputs, node._outputs):
             one.copyMetadata(two)

@@ -126,6 +126,15 @@ def matched(operator: Operator, args: Sequence[Type], kwargs: Mapping[str, Type]
     return Match(operator, bound, list(range(used, len(args))), returns)
 
 
+def takes(schema: FunctionSchema, args: Sequence[Type], kwargs: Mapping[str, Type]) -> bool:
+    """Whether a schema takes arguments of some types as they are."""
+    try:
+        matched(Operator(schema, lambda *values: None), args, kwargs, False)
+    except Mismatch:
+        return False
+    return True
+
+
 def fits(schema: FunctionSchema, kinds: Sequence[Type]) -> bool:
     """Whether a schema has an argument for each of some types."""
     arguments = schema.arguments

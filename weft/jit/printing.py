@@ -87,8 +87,9 @@ def _line(node: Node, subgraphs: _Subgraphs) -> str:
         names.remove("Subgraph")
         kind = _attribute(node, "Subgraph", subgraphs)
     attributes = ", ".join([f"{name}={_attribute(node, name, subgraphs)}" for name in names])
+    scope = f", scope: {node.scopeName()}" if node.scopeName() else ""
     source = f" # {node.sourceRange()}" if subgraphs.sources and node.sourceRange() else ""
-    return f"{outputs} = {kind}{f'[{attributes}]' if attributes else ''}({_read(node)}){source}"
+    return f"{outputs} = {kind}{f'[{attributes}]' if attributes else ''}({_read(node)}){scope}{source}"
 
 
 def _attribute(node: Node, name: str, subgraphs: _Subgraphs) -> str:

@@ -12,7 +12,8 @@ PUBLIC_NAMES = {
         "parse": "parse_ir",
         "filecheck": "FileCheck",
         "run.code": "Code",
-        "run.executor": "ExecutionPlanState GraphExecutor GraphExecutorState",
+        "run.executor": "ExecutionPlanState GraphExecutorState",
+        "tracing.executor": "GraphExecutor",
         "run.gradient": "Gradient",
         "run.interpreter": "JITException",
         "run.nested": "IODescriptor",
@@ -31,12 +32,15 @@ JIT_NAMES = {  # what `weft.jit` has, by module of this room
     for module, names in {
         "archive.load": "load",
         "archive.write": "save",
-        "compile.tracing": "trace",
+        "tracing.trace": "TopLevelTracedModule TracingCheckError trace trace_module",
+        "forks": "Future fork wait",
         "functions": "ScriptFunction",
         "modules": "ScriptModule",
         "frontend.compiler": "CompilationUnit script",
-        "frontend.language": "Final annotate export ignore is_scripting is_tracing isinstance unused",
+        "frontend.language": "Final _overload _overload_method annotate export ignore interface is_scripting "
+        "isinstance unused",
         "run.interpreter": "JITException",
+        "run.tracing_state": "TracerWarning is_tracing",
     }.items()
     for name in names.split()
 }
@@ -47,6 +51,9 @@ CORE_NAMES = {
     "_jit_differentiate": ("jit.run.gradient", "differentiate"),
     "_jit_flatten": ("jit.run.nested", "flatten"),
     "_jit_unflatten": ("jit.run.nested", "unflatten"),
+    "_create_graph_by_tracing": ("jit.tracing.trace", "create_graph_by_tracing"),
+    "_get_tracing_state": ("jit.run.tracing_state", "get_tracing_state"),
+    "_set_tracing_state": ("jit.run.tracing_state", "set_tracing_state"),
 }
 # What the core namespace has as `_jit_pass_` and a name: the function, by its module in `passes`.
 PASSES = {

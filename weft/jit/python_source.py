@@ -78,6 +78,9 @@ def function_source(function: Function) -> str:
     return "\n".join([*SourcePrinter().function(function, function.name, typed=False), ""])
 
 
+FORKED = "__forked_function"  # what functions inside of others are called: those that are forked
+
+
 class SourcePrinter:
     """Writes functions that go into one file. What they use, other than values, is collected: types with names and
     functions in `uses`, tensors in `tensors`."""
@@ -251,6 +254,8 @@ class SourcePrinter:
             self._if(node, depth)
         elif kind == "prim::Loop":
             self._loop(node, depth)
+        elif kind == "prim::fork":
+            self._fork(node, depth)
         elif kind in ("prim::TupleUnpack", "prim::ListUnpack"):
             self._split_long(list(node.inputs()))
             source = self._use(node.input())
@@ -272,6 +277,21 @@ class SourcePrinter:
                 self._pending[node] = None
             else:
                 self._define(node, text)
+
+    def _fork(self, node: Node, depth: int) -> None:
+        """A function without arguments, which is forked: it reads what is known where it stands."""
+        graph = with_source(node._get("g", "Subgraph"))
+        self._split_long(list(node.inputs()))
+        self._texts |= {inside: self._use(outside) for inside, outside in zip(graph.inputs(), node.inputs())}
+        self._choose_inlined(graph)
+        name = self._names.take(FORKED)
+        self._write(f"def {name}():")
+        self._level += 1
+        self._constants(graph)
+        self._block(graph.block(), depth + 1)
+        self._return(graph.return_node())
+        self._level -= 1
+        self._define(node, f"fork({name})")
 
     # Control flow
 
@@ -507,7 +527,7 @@ def _may_be_inlined(value: Value) -> bool:
         return False
     if user.kind() == "prim::If" and node.kind() == "prim::isinstance":  # the branch knows more of the value
         return False
-    return node.kind() not in ("prim::Param", "prim::TupleUnpack", "prim::ListUnpack", "prim::SetAttr")
+    return node.kind() not in ("prim::Param", "prim::fork", "prim::TupleUnpack", "prim::ListUnpack", "prim::SetAttr")
 
 
 def _before(node: Node) -> Node:

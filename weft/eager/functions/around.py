@@ -14,6 +14,9 @@ Rest = Callable[[Args, Kwargs], Any]  # what is left of a call
 Layer = Callable[[str, Rest, Args, Kwargs], Any]  # of the function's name; `weft` is not said, other spaces are
 
 LAYERS: list[Layer] = []  # the innermost first; one stands there as often as it was asked for
+# Who is told when Python asks a tensor for its sizes or values, and gives the answer: functions of what is asked
+# ("shape", "item", "bool" ...), the tensor, and what it is.
+LISTENERS: list[Callable[[str, Any, Any], Any]] = []
 
 
 @contextmanager
@@ -31,6 +34,13 @@ def through(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
     for layer in dict.fromkeys(LAYERS):
         rest = partial(layer, name, rest)
     return rest(args, kwargs)
+
+
+def answered(what: str, tensor: Any, answer: Any) -> Any:
+    """An answer, as those have it that listen."""
+    for listener in LISTENERS:
+        answer = listener(what, tensor, answer)
+    return answer
 
 
 def layered(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

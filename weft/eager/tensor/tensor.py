@@ -17,6 +17,7 @@ from ..autograd.hooks import Hooks, RemovableHandle
 from ..autograd.modes import modes
 from ..autograd.node import NO_EDGE, Node, accumulator_of
 from ..autograd.view_writes import AsStrided
+from ..functions.around import LAYERS, LISTENERS, answered, layered
 from ..native.copy import ordered_copy
 from ..native.pointwise import add_into
 from .device import device
@@ -88,7 +89,8 @@ class Tensor:
 
     @property
     def shape(self) -> Size:
-        return Size.of(self._array.shape)
+        found = Size.of(self._array.shape)
+        return answered("shape", self, found) if LISTENERS else found
 
     @property
     def dtype(self) -> dtype:
@@ -122,8 +124,8 @@ class Tensor:
         (weft.Size([2, 3]), 3)
         """
         if dim is None:
-            return Size.of(self._array.shape)
-        return self._shape[axis_of(dim, self.ndim)]
+            return self.shape
+        return self.shape[axis_of(dim, self.ndim)] if LISTENERS else self._shape[axis_of(dim, self.ndim)]
 
     def numel(self) -> int:
         """How many elements there are.
@@ -331,9 +333,7 @@ class Tensor:
         >>> (x * 2).detach()
         tensor([2., 4.])
         """
-        made = sharing(self, wrap(self._array))
-        if isinstance(self._array, ForeignMemory):
-            made._array = self._array.detached()
+        made: Tensor = (_SEEN if LAYERS else _detached)(self)
         return made
 
     def _owner(self) -> Tensor:
@@ -396,7 +396,8 @@ class Tensor:
         """
         if self.numel() != 1:
             raise RunError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
-        return array_of(self).item()
+        found = array_of(self).item()
+        return answered("item", self, found) if LISTENERS else found
 
     def tolist(self) -> Any:
         """The elements as Python numbers, in a list for each dimension.
@@ -405,7 +406,8 @@ class Tensor:
         >>> weft.tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
         """
-        return array_of(self).tolist()
+        found = array_of(self).tolist()
+        return answered("tolist", self, found) if LISTENERS else found
 
     def numpy(self, *, force: bool = False) -> Array:
         """The same memory as a numpy array; with `force`, whatever it takes.
@@ -420,7 +422,7 @@ class Tensor:
             raise RunError(
                 "Can't call numpy() on Tensor that requires grad.", hint="use tensor.detach().numpy() instead"
             )
-        return array_of(self)
+        return answered("numpy", self, array_of(self)) if LISTENERS else array_of(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
@@ -429,7 +431,8 @@ class Tensor:
         if self.numel() != 1:
             many = "no values" if not self.numel() else "more than one value"
             raise RunError(f"Boolean value of Tensor with {many} is ambiguous")
-        return bool(array_of(self).item())
+        found = bool(array_of(self).item())
+        return bool(answered("bool", self, found)) if LISTENERS else found
 
     def _number(self, kind: Callable[[Any], Any]) -> Any:
         if self.numel() != 1:
@@ -439,7 +442,8 @@ class Tensor:
             if value.imag != 0:
                 raise RunError("value cannot be converted to type double without overflow")
             value = value.real
-        return kind(value)
+        found = kind(value)
+        return answered(kind.__name__, self, found) if LISTENERS else found
 
     def __float__(self) -> float:
         made: float = self._number(float)
@@ -456,16 +460,19 @@ class Tensor:
     def __index__(self) -> int:
         if self.numel() != 1 or self._dtype.kind not in "iub":
             raise InvalidType("only integer tensors of a single element can be converted to an index")
-        return int(array_of(self).item())
+        found = int(array_of(self).item())
+        return int(answered("index", self, found)) if LISTENERS else found
 
     def __len__(self) -> int:
         if not self.ndim:
             raise InvalidType("len() of a 0-d tensor")
-        return self._shape[0]
+        return int(answered("len", self, self._shape[0])) if LISTENERS else self._shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.ndim:
             raise InvalidType("iteration over a 0-d tensor")
+        if LISTENERS:
+            answered("iter", self, None)
         return iter([self[i] for i in range(self._shape[0])])
 
     def __repr__(self) -> str:
@@ -484,6 +491,16 @@ class Tensor:
 
 
 AnyTensor = TypeVar("AnyTensor", bound=Tensor)
+
+
+def _detached(self: Tensor) -> Tensor:
+    made = sharing(self, wrap(self._array))
+    if isinstance(self._array, ForeignMemory):
+        made._array = self._array.detached()
+    return made
+
+
+_SEEN = layered("weft.detach", _detached)
 
 
 def wrap(array: Memory) -> Tensor:

@@ -64,9 +64,9 @@ def _read(archive: PyTorchFileReader, map_location: Any) -> ScriptModule:
 
 
 def _read_module(archive: PyTorchFileReader, map_location: Any) -> ScriptModule:
-    # functions are compiled when they are first called, and the file is closed by then
-    texts = {name: archive.get_record(name) for name in archive.get_all_records() if name.startswith("code/")}
-    sources = Sources(texts.get)
+    # All of it now: functions are compiled when somebody calls them, and the file may be closed by then.
+    files = {name: archive.get_record(name) for name in archive.get_all_records() if name.startswith("code/")}
+    sources = Sources(files.get)
     program = Program(sources, archive.version)
     values = Values(archive, program, map_location)
     constants = values.read("constants.pkl", "constants")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...eager.tensor.tensor import Tensor
 from ..frontend.builder import Builder
+from ..frontend.forks import Fork
 from ..frontend.python_values import FORMS, Constant
 from ..frontend.sugar import Arguments, Builtin, Cast, Class, Form, Function, Keywords, Simple, Sugar
 from ..functions import Function as Compiled
@@ -31,6 +32,7 @@ _WORDS: dict[str, Callable[[], Sugar]] = {
     "nanj": lambda: Constant(complex(0, float("nan"))),
     "torch": lambda: Operators("aten"),
     "ops": lambda: Spaces(),
+    "fork": lambda: Fork(),
 }
 
 

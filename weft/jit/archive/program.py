@@ -201,7 +201,7 @@ class Program:
         for statement in node.body:
             if not isinstance(statement, ast.FunctionDef):
                 raise ArchiveError(f"interface {name} has a {type(statement).__name__}")
-            made.schemas[statement.name] = self._schema(statement.name, statement, source)
+            made.schemas[statement.name] = self._schema(statement.name, statement, source, made)
 
     # Functions
 

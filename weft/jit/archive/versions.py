@@ -7,7 +7,6 @@ import ast
 from collections.abc import Iterable
 from typing import Any
 
-from ...base.errors import Unsupported
 from ..constants import constant_of
 from ..graph import Graph
 from ..nodes import Node
@@ -36,6 +35,24 @@ graph(%a : Tensor, %b : {kind}):
 """
 _BOTH = "%other : bool = aten::is_floating_point(%b)\n  %exact : bool = aten::__or__(%float, %other)"
 _FIRST = "%no : bool = prim::Constant[value=0]()\n  %exact : bool = aten::__or__(%float, %no)"
+_NUMBER = "%other : bool = prim::isinstance[types=[float]](%b)\n  %exact : bool = aten::__or__(%float, %other)"
+_INTO = """
+graph(%a : Tensor, %b : Tensor, %out : Tensor):
+  %rounding : str = prim::Constant[value="trunc"]()
+  %float : bool = aten::is_floating_point(%a)
+  %other : bool = aten::is_floating_point(%b)
+  %third : bool = aten::is_floating_point(%out)
+  %either : bool = aten::__or__(%float, %other)
+  %exact : bool = aten::__or__(%either, %third)
+  %result : Tensor = prim::If(%exact)
+    block0():
+      %quotient : Tensor = aten::div(%a, %b, %out)
+      -> (%quotient)
+    block1():
+      %whole : Tensor = aten::div(%a, %b, %rounding, %out)
+      -> (%whole)
+  return (%result)
+"""
 
 
 def version_of(graphs: Iterable[Graph]) -> int:
@@ -79,19 +96,17 @@ def _upgrade_division(graph: Graph, node: Node) -> None:
     inputs = list(node.inputs())
     if not isinstance(inputs[0].type(), TensorType) or len(inputs) > 3:
         return
-    if len(inputs) == 3:
-        if isinstance(inputs[2].type(), TensorType):
-            raise Unsupported("aten::div.out of an archive of an older version", why="integers were divided otherwise")
+    if len(inputs) == 3 and not isinstance(inputs[2].type(), TensorType):
         return  # says how it rounds
     kind: Any = inputs[1].type()
     if isinstance(kind, FloatType):
         return
-    if isinstance(kind, NumberType):
-        raise Unsupported("division by a number of an archive of an older version", why="is it an int or a float?")
-    of_tensors = isinstance(kind, TensorType)
-    text = _DIVISION.format(
-        kind="Tensor" if of_tensors else "int", name=node.kind()[6:], test=_BOTH if of_tensors else _FIRST
-    )
+    spelling, test = "int", _FIRST
+    if isinstance(kind, TensorType):
+        spelling, test = "Tensor", _BOTH
+    elif isinstance(kind, NumberType):
+        spelling, test = "Scalar", _NUMBER
+    text = _INTO if len(inputs) == 3 else _DIVISION.format(kind=spelling, name=node.kind()[6:], test=test)
     with graph.insert_point_guard(node):
         (result,) = graph.insertGraph(parse_ir(text), inputs)
     node.output().replaceAllUsesWith(result)

@@ -11,12 +11,14 @@ from typing import Any
 
 from ...base.errors import InvalidType
 from ...eager.tensor.tensor import Tensor
-from ..classes import EnumType, NamedTupleType, ScriptClass
+from ...nn.modules.module import Module
+from ..classes import EnumType, InterfaceType, NamedTupleType, ScriptClass
 from ..constants import type_of
-from ..types import TensorType, Type
+from ..schema import Argument, FunctionSchema
+from ..types import NoneType, TensorType, Type
 from .annotations import UnknownType, type_of_python
 from .functions import Origin, SourceFunction
-from .language import IGNORED, MODIFIER, UNUSED
+from .language import IGNORED, MODIFIER, UNUSED, is_interface, overloads_of
 from .python_values import is_function
 
 _KNOWN: weakref.WeakKeyDictionary[type, Type] = weakref.WeakKeyDictionary()
@@ -29,6 +31,21 @@ class PythonClass(ScriptClass):
     python: type
     origin_of: Callable[[Any], Origin]
     defines = True  # whether `__init__` may still add attributes
+
+    def isSubtypeOf(self, other: Type) -> bool:
+        if isinstance(other, InterfaceType):  # its methods are compiled, then
+            return all(self._answers(schema) for schema in other.schemas.values())
+        return super().isSubtypeOf(other)
+
+    def _answers(self, wanted: FunctionSchema) -> bool:
+        """Whether it has a method that can be called so."""
+        method = self.methods.get(wanted.name) or self.source_method(wanted.name)
+        if method is None:
+            return False
+        known = method.known_schema() if isinstance(method, SourceFunction) else method.schema
+        given = (method.schema if known is None else known).arguments
+        pairs = list(zip(given[1:], wanted.arguments[1:]))
+        return len(given) == len(wanted.arguments) and all(one.type == other.type for one, other in pairs)
 
     def python_method(self, name: str) -> Any:
         """A method as Python has it; None if there is none."""
@@ -43,6 +60,20 @@ class PythonClass(ScriptClass):
         origin = self._origin(name, function)._replace(self_type=self)
         found = self.methods[name] = SourceFunction(f"{self.qualified_name()}.{name}", origin)
         return found
+
+    def overloaded(self, name: str) -> list[SourceFunction]:
+        """A method for each of the declarations that one has."""
+        function = self.python_method(name)
+        if function is None:
+            return []
+        origin, found = self._origin(name, function)._replace(self_type=self), []
+        for number, declared in enumerate(overloads_of(function)):
+            called = f"{name}__{number}"
+            if called not in self.methods:
+                one = origin.declared_as(self.origin_of(declared))
+                self.methods[called] = SourceFunction(f"{self.qualified_name()}.{called}", one)
+            found.append(self.methods[called])
+        return found  # type: ignore[return-value]
 
     def _origin(self, name: str, function: Any) -> Origin:
         return self.origin_of(function)
@@ -69,6 +100,8 @@ def _made(value: type, name: str, origin_of: Callable[[Any], Origin]) -> Type | 
         made = EnumType(name, kinds.pop(), members)
         made.python = value
         return made
+    if is_interface(value):
+        return _interface(value, name, origin_of)
     if issubclass(value, (Tensor, BaseException)) or value.__module__.partition(".")[0] in (
         "builtins",
         "weft",
@@ -93,6 +126,19 @@ def _made(value: type, name: str, origin_of: Callable[[Any], Origin]) -> Type | 
             raise
     kind.defines = False
     return kind
+
+
+def _interface(value: type, name: str, origin_of: Callable[[Any], Origin]) -> Type:
+    made = InterfaceType(name, issubclass(value, Module))
+    _KNOWN[value] = made  # before its methods, which may name it
+    for method, function in vars(value).items():
+        if is_function(function):
+            schema = origin_of(function)._replace(self_type=made).schema(method)
+            if not schema.returns:
+                nothing: Type = NoneType.get()
+                schema.returns.append(Argument("", nothing))
+            made.schemas[method] = schema
+    return made
 
 
 def _named_tuple(value: Any, name: str, origin_of: Callable[[Any], Origin]) -> Type:

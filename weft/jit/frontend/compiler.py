@@ -10,7 +10,7 @@ import inspect
 import textwrap
 import types
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 from ...base.errors import InvalidType, NoAttribute
@@ -22,13 +22,13 @@ from ..types import Type
 from .annotations import Annotations
 from .class_types import class_type
 from .functions import Origin, SourceFunction
-from .language import IGNORED, MODIFIER, UNUSED
+from .language import IGNORED, MODIFIER, UNUSED, overloads_of
 from .library import RENAMED
 from .library import SOURCE as LIBRARY
 from .modules import scripted_module
 from .place import Source, UnsupportedNodeError, source_of
 from .python_values import Ignored, Namespace, is_function, plain_sugar
-from .sugar import Builtin, Class, EnumMember, Function, Operators, Sugar
+from .sugar import Builtin, Class, EnumMember, Function, Operators, Overloaded, Sugar
 
 _COMPILED: weakref.WeakKeyDictionary[Any, SourceFunction] = weakref.WeakKeyDictionary()
 
@@ -68,6 +68,9 @@ def sugar_of(value: Any) -> Sugar | None:
             return Ignored(value, None)
         if modifier == IGNORED:
             return Ignored(value, _origin(value).schema(value.__name__))
+        declared = overloads_of(value)
+        if declared:
+            return Overloaded([Function(each) for each in _overloaded(value, declared)])
         return Function(function_of(value))
     if isinstance(value, type):
         kind = class_of(value)
@@ -90,13 +93,19 @@ def _public(function: Any) -> Any:
 
 
 @functools.cache
+def library() -> dict[str, SourceFunction]:
+    """Functions of `weft.nn.functional` that are programs here, by name."""
+    unit = CompilationUnit(None, {"torch": Operators("aten"), "Optional": Optional})
+    unit._add(LIBRARY)
+    return {each.name: each for each in unit.get_functions() if each.name in FUNCTIONS["weft.nn.functional"]}
+
+
+@functools.cache
 def _library() -> dict[Any, Sugar]:
     """Functions of weft that are programs here, or operators of another name."""
     functional = FUNCTIONS["weft.nn.functional"]
     found: dict[Any, Sugar] = {functional[name]: Builtin(operator) for name, operator in RENAMED.items()}
-    unit = CompilationUnit(None, {"torch": Operators("aten"), "Optional": Optional})
-    unit._add(LIBRARY)
-    return found | {functional[each.name]: Function(each) for each in unit.get_functions() if each.name in functional}
+    return found | {functional[name]: Function(program) for name, program in library().items()}
 
 
 def class_of(value: type) -> Type | None:
@@ -124,6 +133,18 @@ def function_of(function: Any) -> SourceFunction:
     if known is None:
         known = _COMPILED[function] = SourceFunction(qualified_name(function), _origin(function))
     return known
+
+
+def _overloaded(function: Any, declared: Sequence[Any]) -> list[SourceFunction]:
+    """A program for each declaration of a function."""
+    found = []
+    for number, declaration in enumerate(declared):
+        known = _COMPILED.get(declaration)
+        if known is None:
+            origin = _origin(function).declared_as(_origin(declaration))
+            known = _COMPILED[declaration] = SourceFunction(f"{qualified_name(function)}__{number}", origin)
+        found.append(known)
+    return found
 
 
 def _origin(function: Any) -> Origin:
@@ -171,7 +192,7 @@ def script(subject: Any, *ignored: Any, **options: Any) -> Any:
     if isinstance(subject, Compiled):
         return subject
     if isinstance(subject, Module):
-        return scripted_module(subject, _origin, sugar_resolver)
+        return scripted_module(subject, _origin, sugar_resolver, class_of)
     if isinstance(subject, type):
         if class_of(subject) is None:
             raise InvalidType(f"{subject!r:.80} is no class that programs know", hint="a class with a source")

@@ -6,6 +6,7 @@ the caller is begun anew: calls in calls are a list, not calls of the compiler i
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,12 +20,12 @@ from ..schema import _MISSING, Argument, FunctionSchema
 from ..types import NoneType, TensorType, Type
 from .annotations import Annotations
 from .calls import unify
-from .language import IGNORED, MODIFIER, UNUSED
+from .language import IGNORED, MODIFIER, UNUSED, overloads_of
 from .place import Place, ScriptError, Source
 from .python_values import Ignored
 from .statements import VALUE, End, Item, Statements, end_of
 from .subset import check_function
-from .sugar import Method, Simple, Sugar
+from .sugar import Method, Overloaded, Simple, Sugar
 
 _TYPE_COMMENT = re.compile(r"#\s*type:\s*(.*)$")
 
@@ -57,6 +58,12 @@ class Origin(NamedTuple):
     defaults: Mapping[str, Any] = {}
     self_type: Type | None = None
     types: Mapping[str, Type] = {}  # of arguments that nobody annotated
+
+    def declared_as(self, other: Origin) -> Origin:
+        """The same definition with the types and defaults that another declares."""
+        node = copy.copy(self.node)
+        node.args, node.returns = other.node.args, other.node.returns
+        return self._replace(node=node, annotations=other.annotations, defaults=other.defaults)
 
     def schema(self, name: str) -> FunctionSchema:
         """What the function takes and gives as it is written: tensors, where it says nothing."""
@@ -208,6 +215,8 @@ class _Emitter(Statements):
         modifier = getattr(function, MODIFIER, None)
         if function is None or modifier == UNUSED:
             return None if function is None else Ignored(function, None)
+        if overloads_of(function):
+            return Overloaded([Method(owner, each.name, function=each) for each in python.overloaded(name)])
         if modifier == IGNORED:
             return Ignored(function, python.origin_of(function)._replace(self_type=kind).schema(name), owner)
         return Method(owner, name, function=python.source_method(name))

@@ -6,9 +6,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from ..run.tracing_state import is_tracing
+
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
-__all__ = ["Final", "annotate", "export", "ignore", "is_scripting", "is_tracing", "isinstance", "unused"]
+__all__ = [
+    "Final",
+    "_overload",
+    "_overload_method",
+    "annotate",
+    "export",
+    "ignore",
+    "interface",
+    "is_scripting",
+    "is_tracing",
+    "isinstance",
+    "unused",
+]
 MODIFIER = "_jit_modifier"  # the attribute of a function that says how it is compiled
 EXPORTED, IGNORED, UNUSED = "export", "ignore", "unused"
 _isinstance = isinstance
@@ -25,10 +39,6 @@ def annotate(kind: Any, value: _T) -> _T:
 
 def is_scripting() -> bool:
     """Whether this runs as a compiled program: true there, false in Python."""
-    return False
-
-
-def is_tracing() -> bool:
     return False
 
 
@@ -76,6 +86,40 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
     if callable(drop):
         return _marked(IGNORED)(drop)
     return _marked(UNUSED if drop else IGNORED)
+
+
+_OVERLOADS: dict[str, list[Any]] = {}  # declarations that were made last, by the name of the function
+
+
+def _overload(function: _F) -> _F:
+    """One of several declarations of a function, with types; the last definition of that name, which has none of these
+    before it, is what each of them does."""
+    _OVERLOADS.setdefault(f"{function.__module__}.{function.__qualname__}", []).append(function)
+    return function
+
+
+_overload_method = _overload  # of methods
+
+
+def overloads_of(function: Any) -> list[Any]:
+    """The declarations of a function that is compiled for several types."""
+    held = vars(function)
+    if "_jit_overloads" not in held:
+        declared = _OVERLOADS.pop(f"{function.__module__}.{function.__qualname__}", [])
+        held["_jit_overloads"] = [each for each in declared if each is not function]
+    found: list[Any] = held["_jit_overloads"]
+    return found
+
+
+def interface(python: type) -> type:
+    """A class that says what methods others have: its own do nothing. Values of every class that has such methods are
+    values of it; of modules, if it is a module itself."""
+    python.__jit_interface__ = True  # type: ignore[attr-defined]
+    return python
+
+
+def is_interface(python: Any) -> bool:
+    return _isinstance(python, type) and "__jit_interface__" in vars(python)
 
 
 def unused(function: _F) -> _F:

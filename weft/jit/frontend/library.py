@@ -35,8 +35,14 @@ def max_pool{0}d(input: Tensor, kernel_size: BroadcastingList{0}[int],
     return torch.max_pool{0}d(input, kernel_size, stride, padding, dilation, ceil_mode)
 """
 
+_FEATURE_DROPOUT = """
+def dropout{0}d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    return torch.feature_dropout_(input, p, training) if inplace else torch.feature_dropout(input, p, training)
+"""
+
 SOURCE = (
-    "".join([_MAX_POOL.format(rank) for rank in (1, 2, 3)])
+    "".join([_FEATURE_DROPOUT.format(rank) for rank in (1, 2, 3)])
+    + "".join([_MAX_POOL.format(rank) for rank in (1, 2, 3)])
     + "".join([_INPLACE.format(name) for name in _ACTIVATIONS.split()])
     + "".join([_REDUCED.format(name) for name in ("mse_loss", "l1_loss", "soft_margin_loss")])
     + """
@@ -60,8 +66,33 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     return torch.dropout_(input, p, training) if inplace else torch.dropout(input, p, training)
 
-def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    return torch.feature_dropout_(input, p, training) if inplace else torch.feature_dropout(input, p, training)
+def unfold(input: Tensor, kernel_size: BroadcastingList2[int], dilation: BroadcastingList2[int] = 1,
+           padding: BroadcastingList2[int] = 0, stride: BroadcastingList2[int] = 1) -> Tensor:
+    return torch.im2col(input, kernel_size, dilation, padding, stride)
+
+def fold(input: Tensor, output_size: BroadcastingList2[int], kernel_size: BroadcastingList2[int],
+         dilation: BroadcastingList2[int] = 1, padding: BroadcastingList2[int] = 0,
+         stride: BroadcastingList2[int] = 1) -> Tensor:
+    return torch.col2im(input, output_size, kernel_size, dilation, padding, stride)
+
+def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
+                align_corners: Optional[bool] = None) -> Tensor:
+    if mode == "bilinear":
+        how = 0
+    elif mode == "nearest":
+        how = 1
+    else:
+        how = 2
+    if padding_mode == "zeros":
+        outside = 0
+    elif padding_mode == "border":
+        outside = 1
+    else:
+        outside = 2
+    corners = False
+    if align_corners is not None:
+        corners = align_corners
+    return torch.grid_sampler(input, grid, how, outside, corners)
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     return torch.threshold_(input, threshold, value) if inplace else torch.threshold(input, threshold, value)
@@ -153,6 +184,69 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Opti
                                      reduction: str = "mean", pos_weight: Optional[Tensor] = None) -> Tensor:
     how = reduction_of(reduction, size_average, reduce)
     return torch.binary_cross_entropy_with_logits(input, target, weight, pos_weight, how)
+
+def multi_head_attention_forward(
+        query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int,
+        in_proj_weight: Optional[Tensor], in_proj_bias: Optional[Tensor], bias_k: Optional[Tensor],
+        bias_v: Optional[Tensor], add_zero_attn: bool, dropout_p: float, out_proj_weight: Tensor,
+        out_proj_bias: Optional[Tensor], training: bool = True, key_padding_mask: Optional[Tensor] = None,
+        need_weights: bool = True, attn_mask: Optional[Tensor] = None, use_separate_proj_weight: bool = False,
+        q_proj_weight: Optional[Tensor] = None, k_proj_weight: Optional[Tensor] = None,
+        v_proj_weight: Optional[Tensor] = None, static_k: Optional[Tensor] = None, static_v: Optional[Tensor] = None,
+        average_attn_weights: bool = True, is_causal: bool = False) -> Tuple[Tensor, Optional[Tensor]]:
+    if bias_k is not None or bias_v is not None or add_zero_attn or static_k is not None or static_v is not None:
+        raise RuntimeError("attention with more keys than are given is no program")
+    single = query.dim() == 2
+    if single:
+        query = query.unsqueeze(1)
+        key = key.unsqueeze(1)
+        value = value.unsqueeze(1)
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+    targets, items, width = query.size(0), query.size(1), query.size(2)
+    sources = key.size(0)
+    if use_separate_proj_weight:
+        if q_proj_weight is None or k_proj_weight is None or v_proj_weight is None:
+            raise RuntimeError("separate projections have three weights")
+        wq, wk, wv = q_proj_weight, k_proj_weight, v_proj_weight
+    else:
+        if in_proj_weight is None:
+            raise RuntimeError("a projection has a weight")
+        wq, wk, wv = in_proj_weight.chunk(3)
+    if in_proj_bias is None:
+        q, k, v = torch.linear(query, wq), torch.linear(key, wk), torch.linear(value, wv)
+    else:
+        bq, bk, bv = in_proj_bias.chunk(3)
+        q, k, v = torch.linear(query, wq, bq), torch.linear(key, wk, bk), torch.linear(value, wv, bv)
+    q = q.view(targets, items * num_heads, -1).transpose(0, 1)
+    k = k.view(sources, items * num_heads, -1).transpose(0, 1)
+    v = v.view(sources, items * num_heads, -1).transpose(0, 1)
+    mask: Optional[Tensor] = None
+    if attn_mask is not None:
+        mask = attn_mask
+        if attn_mask.dtype == 11:
+            mask = torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill(attn_mask, float("-inf"))
+    if key_padding_mask is not None:
+        padding = key_padding_mask
+        if key_padding_mask.dtype == 11:
+            padding = torch.zeros_like(key_padding_mask, dtype=q.dtype).masked_fill(key_padding_mask, float("-inf"))
+        padding = padding.view(items, 1, 1, sources).expand(-1, num_heads, -1, -1).reshape(-1, 1, sources)
+        mask = padding if mask is None else mask + padding
+    scores = torch.bmm(q * (1.0 / float(q.size(2))) ** 0.5, k.transpose(1, 2))
+    if mask is not None:
+        scores = scores + mask
+    shares = torch.softmax(scores, -1)
+    if dropout_p > 0.0:
+        shares = torch.dropout(shares, dropout_p, training)
+    result = torch.bmm(shares, v).transpose(0, 1).reshape(targets, items, width)
+    result = torch.linear(result, out_proj_weight, out_proj_bias)
+    weights: Optional[Tensor] = None
+    if need_weights:
+        found = shares.view(items, num_heads, targets, sources)
+        if average_attn_weights:
+            found = found.mean(1)
+        weights = found.squeeze(0) if single else found
+    return result.squeeze(1) if single else result, weights
 
 def kl_div(input: Tensor, target: Tensor, size_average: Optional[bool] = None, reduce: Optional[bool] = None,
            reduction: str = "mean", log_target: bool = False) -> Tensor:

@@ -72,6 +72,25 @@ def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
     state = torch.{name}(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
     return state.squeeze(0) if single else state
 """
+_LSTM_CELL = """
+def forward(self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
+    single = input.dim() == 1
+    if single:
+        input = input.unsqueeze(0)
+    if hx is None:
+        h = torch.zeros([input.size(0), {hidden}], dtype=input.dtype, device=input.device)
+        c = h
+    else:
+        h, c = hx
+        if single:
+            h = h.unsqueeze(0)
+            c = c.unsqueeze(0)
+    h, c = torch.lstm_cell(input, [h, c], self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+    if single:
+        h = h.squeeze(0)
+        c = c.squeeze(0)
+    return h, c
+"""
 _BATCH_NORM = """
 def forward(self, input: Tensor) -> Tensor:
     factor = 0.0
@@ -107,6 +126,8 @@ def forward_source(python: type[Any], constants: Mapping[str, Any], parameters: 
             return source.lstrip()
     if "RNNBase" in bases and not constants["proj_size"]:
         return _recurrent(python.__name__, constants, parameters).lstrip()
+    if python.__name__ == "LSTMCell":
+        return _LSTM_CELL.format(hidden=constants["hidden_size"]).lstrip()
     if python.__name__ in _CELLS:
         name = _CELLS[python.__name__].format(constants.get("nonlinearity", ""))
         return _CELL.format(name=name, hidden=constants["hidden_size"]).lstrip()

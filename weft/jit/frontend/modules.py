@@ -8,10 +8,10 @@ import builtins
 import inspect
 import itertools
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...base.errors import InvalidType
+from ...base.errors import InvalidType, RunError
 from ...eager.functions.all import FUNCTIONS
 from ...eager.tensor.tensor import Tensor
 from ...nn.modules.module import Module
@@ -23,7 +23,7 @@ from ..types import BoolType, DictType, ListType, TensorType, Type
 from .annotations import Annotations, UnknownType, type_of_python
 from .class_types import PythonClass
 from .functions import Origin
-from .language import EXPORTED, MODIFIER
+from .language import EXPORTED, MODIFIER, is_interface
 from .module_sources import forward_source
 from .place import Source
 from .python_values import is_constant
@@ -68,7 +68,10 @@ class ModuleClass(PythonClass):
 
 
 def scripted_module(
-    module: Module, origin_of: Callable[[Any], Origin], resolver_of: Callable[[Any], Any]
+    module: Module,
+    origin_of: Callable[[Any], Origin],
+    resolver_of: Callable[[Any], Any],
+    class_of: Callable[[type], Type | None],
 ) -> ScriptModule:
     """A module of a program that has the parameters, buffers and modules of one of Python. Those in others are made
     first."""
@@ -86,7 +89,9 @@ def scripted_module(
         stack.pop()
         if id(current) not in made:
             made[id(current)] = (
-                current if isinstance(current, ScriptModule) else _made(current, made, known, origin_of, resolver_of)
+                current
+                if isinstance(current, ScriptModule)
+                else _made(current, made, known, origin_of, resolver_of, class_of)
             )
     for each in made.values():
         _compile(each)
@@ -101,9 +106,10 @@ def _compile(module: ScriptModule) -> None:
     if kind.python.forward is not Module.forward:
         names.append("forward")
     for name in names:
-        function = kind.methods.get(name) or kind.source_method(name)
-        if function is not None:
-            function.graph  # noqa: B018
+        several: Sequence[Any] = kind.overloaded(name)
+        for function in several or (kind.methods.get(name) or kind.source_method(name),):
+            if function is not None:
+                function.graph  # noqa: B018
 
 
 def _made(
@@ -112,6 +118,7 @@ def _made(
     known: dict[Any, ModuleClass],
     origin_of: Callable[[Any], Origin],
     resolver_of: Callable[[Any], Any],
+    class_of: Callable[[type], Type | None],
 ) -> ScriptModule:
     attributes, constants, others = _attributes(module)
     submodules = {name: made[id(each)] for name, each in module._modules.items() if each is not None}
@@ -124,15 +131,23 @@ def _made(
     )
     kind = known.get(key)
     if kind is None:
-        kind = known[key] = ModuleClass(_free_name(type(module)), is_module=True)
+        kind = known[key] = ModuleClass(free_name(type(module)), is_module=True)
         kind.python, kind.others, kind.origin_of, kind.resolver_of = type(module), others, origin_of, resolver_of
         kind.fixed = {name: value for name, value in inspect.getmembers_static(type(module)) if is_constant(value)}
         for name, (type_, role, _) in attributes.items():
             kind.add_attribute(name, type_, role)
         for name, value in constants.items():
             kind.add_constant(name, type_of(value), value)
+        interfaces = _interfaces(type(module), class_of)
         for name, each in submodules.items():
-            kind.add_attribute(name, each._type)
+            wanted = interfaces.get(name, each._type)
+            if not each._type.isSubtypeOf(wanted):
+                raise RunError(
+                    f"Could not cast attribute '{name}' to type {wanted}: Object of type {each._type} is not "
+                    f"compatible with interface {wanted}",
+                    why=f"it has no method like {next(iter(getattr(wanted, 'schemas', {}).values()), None)}",
+                )
+            kind.add_attribute(name, wanted)
         for name in module._modules.keys() - submodules.keys():
             kind.add_constant(name, type_of(None), None)
         if hasattr(type(module), "__iter__") and hasattr(type(module), "__len__"):
@@ -145,7 +160,17 @@ def _made(
     return result
 
 
-def _free_name(python: type) -> str:
+def _interfaces(python: type, class_of: Callable[[type], Type | None]) -> dict[str, Type]:
+    """The attributes of a class that are said to be interfaces."""
+    found: dict[str, Type] = {}
+    for name, hint in _hints(python).items():
+        kind = class_of(hint) if is_interface(hint) else None
+        if kind is not None:
+            found[name] = kind
+    return found
+
+
+def free_name(python: type) -> str:
     """The qualified name of the class of a module; with a number, if another has it."""
     module = python.__module__.replace("__main__", "").strip(".")
     parts = [part for part in (module, python.__name__) if part]
@@ -184,14 +209,17 @@ def _attributes(module: Module) -> tuple[dict[str, tuple[Type, str, Any]], dict[
     return found, constants, others
 
 
+def _hints(python: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(python)
+    except Exception:
+        return {}
+
+
 def _annotated(python: type) -> dict[str, tuple[Type | None, bool]]:
     """The types that a class says its attributes have, and whether they are constants."""
     found: dict[str, tuple[Type | None, bool]] = {}
-    try:
-        hints = typing.get_type_hints(python)
-    except Exception:
-        hints = {}
-    for name, hint in hints.items():
+    for name, hint in _hints(python).items():
         if typing.get_origin(hint) is typing.Final or hint is typing.Final:
             found[name] = (None, True)
             continue

@@ -15,6 +15,7 @@ from ...eager.autograd.modes import enable_grad, no_grad
 from ...eager.functions.all import FUNCTIONS
 from ...eager.tensor.device import device as Device
 from ...eager.tensor.types import dtype, layout, memory_format
+from ..forks import fork, wait
 from ..functions import Function as Compiled
 from ..nodes import Value
 from ..operators import operators_of
@@ -23,6 +24,7 @@ from ..types import BoolType, ComplexType, FloatType, IntType, StringType, Tenso
 from . import language
 from .builder import Builder
 from .calls import call_inputs
+from .forks import Fork
 from .near import nearest
 from .sugar import (
     Arguments,
@@ -82,6 +84,8 @@ _CASTS: dict[Any, Callable[[], Sugar]] = {
     min: lambda: Minimum("prim::min"),
     max: lambda: Minimum("prim::max"),
     Device: lambda: Builtin("aten::device"),
+    fork: Fork,
+    wait: lambda: Builtin("aten::wait"),
 }
 
 

@@ -25,6 +25,7 @@ from ..types import BoolType, IntType, ListType, TensorType, TupleType, Type
 from .calls import as_type, call_operator, unify
 from .environment import Environment
 from .expressions import Condition, Expressions, Refinements
+from .forks import Closure
 from .indexing import indexed_views, set_tensor_item
 from .subset import BINARY
 from .sugar import Exceptions, GradMode, Iteration, Simple, Sugar
@@ -578,6 +579,20 @@ class Statements(Expressions):
             self.sugar(node.value)
         return End.FALLS
 
+    def _closure(self, node: ast.FunctionDef) -> End:
+        self.env.set(node.name, Closure(node), self.level, None)
+        return End.FALLS
+
+    def value_of_body(self, node: ast.FunctionDef) -> Value:
+        """What a function inside of this one gives, which knows the variables that there are."""
+        before = self.env.copy()
+        self.run([(each, self.level) for each in node.body[:-1]])
+        last = node.body[-1]
+        with self.reading(last):
+            value = self.value(last.value) if isinstance(last, ast.Return) and last.value else self.constant(None)
+        self.env = before
+        return value
+
     def _pass(self, node: ast.stmt) -> End:
         return End.FALLS
 
@@ -625,6 +640,7 @@ _COMPILED: dict[type[ast.stmt], Callable[..., End]] = {
     ast.While: Statements._while,
     ast.For: Statements._for,
     ast.Expr: Statements._expression,
+    ast.FunctionDef: Statements._closure,
     ast.Pass: Statements._pass,
     ast.Delete: Statements._delete,
     ast.With: Statements._with,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from ...base.errors import RunError
+from ..python_source import FORKED
 from .place import NotSupportedError, Source, UnsupportedNodeError
 
 BINARY: dict[type[ast.operator], str] = {
@@ -117,6 +118,10 @@ def _at(source: Source, node: ast.AST, what: str, length: int | None = None, bef
 
 
 def _check(source: Source, node: ast.AST) -> None:
+    if isinstance(node, ast.FunctionDef) and node.name.startswith(FORKED):
+        if node.args.args or not isinstance(node.body[-1], ast.Return):
+            raise source.place(node, 3).error("what is forked takes nothing and returns", UnsupportedNodeError)
+        return
     if isinstance(node, ast.stmt) and not isinstance(node, _STATEMENTS):
         name, word = _PRETTY.get(type(node), (type(node).__name__, " "))
         raise source.place(node, len(word)).error(f"{name} aren't supported", UnsupportedNodeError)

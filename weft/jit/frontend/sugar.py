@@ -10,7 +10,7 @@ from ...base.errors import RunError
 from ...eager.tensor.types import DTYPE_NAMES
 from ..classes import EnumType, InterfaceType, NamedTupleType, ScriptClass
 from ..functions import Function as Compiled
-from ..matching import Mismatch, matched
+from ..matching import Mismatch, matched, takes
 from ..nodes import Value
 from ..operators import names, operators_of
 from ..schema import Argument, FunctionSchema
@@ -387,7 +387,10 @@ class Length(Builtin):
 
 def _order(value: Value) -> list[str] | None:
     """The names of the modules in a module that is a list or a dict of them."""
-    order: list[str] | None = getattr(value.type(), "order", None)
+    kind = value.type()
+    order: list[str] | None = getattr(kind, "order", None)
+    if order is None and isinstance(kind, ScriptClass) and kind.is_module:  # one of an archive has numbers for names
+        order = [name for name in kind.attributes if name.isdecimal()] or None
     return order
 
 
@@ -534,6 +537,8 @@ class Function(Sugar):
 
     kind = "function"
 
+    bound: tuple[Value, ...] = ()  # arguments that come before those of a call
+
     def __init__(self, function: Compiled) -> None:
         self.function = function
 
@@ -565,16 +570,38 @@ class Method(Sugar):
     kind = "method"
 
     def __init__(self, owner: Value, name: str, schema: FunctionSchema | None = None, function: Compiled | None = None):
-        self._owner, self._name, self._schema, self._function = owner, name, schema, function
+        self._owner, self._name, self._schema, self.function = owner, name, schema, function
+        self.bound = (owner,)
 
     def call(self, builder: Builder, args: Arguments, kwargs: Keywords) -> Sugar:
-        schema = self._schema if self._function is None else builder.schema_of(self._function)
+        schema = self._schema if self.function is None else builder.schema_of(self.function)
         assert schema is not None
         values, named = _values(builder, args, kwargs)
         inputs = call_inputs(builder, schema, [self._owner, *values], named, builder.place)
         node = builder.nodes("prim::CallMethod", inputs, [_result(schema)])
         node.s_("name", self._name)  # type: ignore[attr-defined]
         return Simple(node.output())
+
+
+class Overloaded(Sugar):
+    """A function that is compiled for several types: the first is called that takes the arguments as they are, or the
+    last."""
+
+    kind = "function"
+
+    def __init__(self, choices: Sequence[Function | Method]) -> None:
+        self._choices = choices
+
+    def call(self, builder: Builder, args: Arguments, kwargs: Keywords) -> Sugar:
+        values, named = _values(builder, args, kwargs)
+        given, words = [Simple(each) for each in values], {name: Simple(each) for name, each in named.items()}
+        kinds = {name: each.type() for name, each in named.items()}
+        for choice in self._choices[:-1]:
+            assert choice.function is not None
+            schema = builder.schema_of(choice.function)
+            if takes(schema, [each.type() for each in (*choice.bound, *values)], kinds):
+                return choice.call(builder, given, words)
+        return self._choices[-1].call(builder, given, words)
 
 
 def _class_attribute(builder: Builder, owner: Value, kind: ScriptClass, name: str) -> Sugar | None:

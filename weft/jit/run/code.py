@@ -96,6 +96,10 @@ class Subprogram:
         return self._code
 
 
+class Forked(Subprogram):
+    """A graph that runs beside the program."""
+
+
 Step = Callable[[], None]
 
 
@@ -199,6 +203,8 @@ class _Writer:
             return OP, STRUCTURE[kind](node)
         if kind in SUBGRAPHS:
             return CALL, Subprogram(node.g("Subgraph"), kind)  # type: ignore[attr-defined]
+        if kind == "prim::fork":
+            return CALL, Forked(node.g("Subgraph"), kind)  # type: ignore[attr-defined]
         if kind in ("prim::CallFunction", "prim::CallMethod"):
             return CALL, None
         if kind == "prim::RaiseException":

@@ -9,8 +9,9 @@ from typing import Any
 
 from ...base.errors import Error, RunError
 from ...eager.autograd.modes import modes
+from ...eager.torch_core.future import fork
 from ..nodes import Node
-from .code import CALL, JUMP, MOVE, OP, RAISE, RETURN, TURN, UNLESS, Code, Instruction
+from .code import CALL, JUMP, MOVE, OP, RAISE, RETURN, TURN, UNLESS, Code, Forked, Instruction
 
 DEEPEST = 1_000_000  # calls in calls
 FAILED = "The following operation failed in the TorchScript interpreter."
@@ -104,7 +105,9 @@ def _run(frames: list[Frame]) -> list[Any]:
                 frame.at = target
         elif code == CALL:
             callee, values = _callee(instruction, values)
-            if hasattr(callee, "executable"):  # a `Runnable`
+            if isinstance(callee, Forked):
+                registers[outputs[0]] = fork(_beside, callee.executable(), values, modes.grad)
+            elif hasattr(callee, "executable"):  # a `Runnable`
                 frames.append(Frame(callee.executable(), values))
                 if len(frames) > DEEPEST:
                     raise RunError(f"calls are nested more than {DEEPEST} deep", hint="does the recursion end?")
@@ -124,6 +127,16 @@ def _run(frames: list[Frame]) -> list[Any]:
             if len(places) == 1 and len(values) != 1:
                 values = [tuple(values)]
             _put(frame.registers, places, values)
+
+
+def _beside(code: Code, values: Sequence[Any], grad: bool) -> Any:
+    """What a program gives, in a thread of its own: with the mode of the one that asked for it."""
+    before, modes.grad = modes.grad, grad
+    try:
+        (result,) = run(code, values)
+        return result
+    finally:
+        modes.grad = before
 
 
 def _put(registers: list[Any], outputs: tuple[int, ...], results: Any) -> None:

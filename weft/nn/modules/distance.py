@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...eager.functions.nn.loss import cosine_similarity, pairwise_distance
 from ...eager.tensor.tensor import Tensor
+from ._making import F
 from .module import Module
 
 __all__ = ["CosineSimilarity", "PairwiseDistance"]
@@ -24,7 +24,7 @@ class PairwiseDistance(Module):
         self.keepdim = keepdim
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        return pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
+        return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
 class CosineSimilarity(Module):
@@ -36,4 +36,4 @@ class CosineSimilarity(Module):
         self.eps = eps
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        return cosine_similarity(x1, x2, self.dim, self.eps)
+        return F.cosine_similarity(x1, x2, self.dim, self.eps)

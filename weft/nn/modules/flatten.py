@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...base.errors import InvalidType
-from ...eager.functions.shape.shape import flatten, unflatten
 from ...eager.tensor.tensor import Tensor
 from .module import Module
 
@@ -26,7 +25,8 @@ class Flatten(Module):
         self.end_dim = end_dim
 
     def forward(self, input: Tensor) -> Tensor:
-        return flatten(input, self.start_dim, self.end_dim)
+        made: Tensor = input.flatten(self.start_dim, self.end_dim)
+        return made
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
@@ -54,7 +54,8 @@ class Unflatten(Module):
         self.unflattened_size = unflattened_size
 
     def forward(self, input: Tensor) -> Tensor:
-        return unflatten(input, self.dim, self.unflattened_size)
+        made: Tensor = input.unflatten(self.dim, self.unflattened_size)
+        return made
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

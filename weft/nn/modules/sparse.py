@@ -6,10 +6,10 @@ from typing import Any
 
 from ...base.errors import InvalidValue, Unsupported
 from ...eager.functions.create.create import full
-from ...eager.functions.nn.embedding import embedding, embedding_bag
 from ...eager.tensor.parameter import Parameter
 from ...eager.tensor.tensor import Tensor
 from .. import init
+from ._making import F
 from .module import Module
 
 __all__ = ["Embedding", "EmbeddingBag"]
@@ -110,7 +110,7 @@ class Embedding(_Vectors):
         self.weight.requires_grad_(not _freeze)
 
     def forward(self, input: Tensor) -> Tensor:
-        return embedding(
+        return F.embedding(
             input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
         )
 
@@ -167,7 +167,7 @@ class EmbeddingBag(_Vectors):
         self.include_last_offset = include_last_offset
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
-        return embedding_bag(
+        return F.embedding_bag(
             input,
             self.weight,
             offsets,

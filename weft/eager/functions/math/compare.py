@@ -18,7 +18,7 @@ from ..around import LAYERS, layered
 from ..fusion import fused
 from ..misuse import raise_explained
 from ..operands import in_dtype, must_be_tensors, must_fit, promoted
-from ..table import named, row, with_example
+from ..table import FUNCTIONS, named, row, with_example
 from .arithmetic import add, bind_operators, mul, sub
 from .unary import abs as magnitude
 from .unary import neg
@@ -183,7 +183,8 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     return chosen
 
 
-bind(where=lambda self, condition, other: where(condition, self, other))
+_chosen = FUNCTIONS["weft"]["where"]
+bind(where=lambda self, condition, other: _chosen(condition, self, other))
 
 # Nearness.
 

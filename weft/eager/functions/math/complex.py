@@ -59,7 +59,7 @@ def _part(get: Callable[[Tensor], Tensor]) -> property:
     return property(get, write)
 
 
-bind(real=_part(real), imag=_part(imag))
+bind(**{name: _part(FUNCTIONS["weft"][name]) for name in ("real", "imag")})
 
 
 @row
@@ -189,14 +189,16 @@ def _adjoint_of_matrix(self: Tensor) -> Tensor:
     rank = self.ndim
     if rank not in (0, 2):
         raise RunError(f"tensor.H is only supported on matrices (2-D tensors). Got {rank}-D tensor.")
-    return adjoint(self) if rank else conj(self)
+    made: Tensor = self.adjoint() if rank else self.conj()
+    return made
 
 
 def _adjoint_of_matrices(self: Tensor) -> Tensor:
     rank = self.ndim
     if rank == 1:
         raise RunError("tensor.mH is only supported on matrices or batches of matrices. Got 1-D tensor.")
-    return adjoint(self) if rank else conj(self)
+    made: Tensor = self.adjoint() if rank else self.conj()
+    return made
 
 
 bind(H=property(_adjoint_of_matrix), mH=property(_adjoint_of_matrices))

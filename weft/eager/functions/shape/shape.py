@@ -15,6 +15,7 @@ from ...tensor.size import Size
 from ...tensor.tensor import Tensor, as_view, axis_of, bind
 from ...tensor.types import dtype
 from ...tensor.viewing import in_order, permuted, reshaped, stretched
+from ..around import LAYERS, layered
 from ..operands import sizes_of
 from ..table import row
 
@@ -403,15 +404,22 @@ def atleast_3d(*tensors: Any) -> Any:
 
 
 def _reversed(self: Tensor) -> Tensor:
-    made = permuted(self, tuple(range(self.ndim))[::-1])
+    made: Tensor = (_SEEN_REVERSED if LAYERS else _with_reversed_axes)(self)
     entitle(made, "PermuteBackward0", self)
     return made
+
+
+def _with_reversed_axes(self: Tensor) -> Tensor:
+    return permuted(self, tuple(range(self.ndim))[::-1])
+
+
+_SEEN_REVERSED = layered("weft.numpy_T", _with_reversed_axes)
 
 
 def _turned(self: Tensor) -> Tensor:
     if self.ndim == 1:
         raise RunError("tensor.mT is only supported on matrices or batches of matrices. Got 1-D tensor.")
-    return transpose(self, -2, -1) if self.ndim else self
+    return self.transpose(-2, -1) if self.ndim else self
 
 
 bind(T=property(_reversed), mT=property(_turned))

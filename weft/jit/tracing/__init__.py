@@ -1,0 +1,1 @@
+"""Functions and modules as programs by what they do to example inputs."""
