@@ -137,9 +137,10 @@ def batched_kernels(
     node = group.master or group.nodes[0]
     specs = [static_spec(fact(entry)) for entry in (*node.inputs, group.outputs[0])]
     (data, _), (weight, _), (made, dtype) = specs
+    if node.op_name == "matmul" and not len(data) == len(weight) == 2:
+        return lower_group(group, fact, target, strides)
     turned, swapped = node.params.transpose_a, node.params.transpose_b
     suits = dtype in (FLOAT32, FLOAT64) and all(spec[1] == dtype for spec in specs)
-    suits = suits and (node.op_name == "batch_matmul" or len(data) == len(weight) == 2)
     apart = strides or len(group.outputs) > 1 or not set(node.inputs) <= set(group.inputs)
     depth, size = data[-2 if turned else -1], tile_size(target, dtype)
     packs = packs_columns(made[-2], depth, turned, swapped, dtype)
