@@ -80,7 +80,7 @@ def assemble(
     """The program of a graph whose facts are all known. `constants` are values of variables; the
     other variables are inputs, after those that are named: they may be unused by now. Facts may hold open `sizes`."""
     made = _Assembler(graph, constants, target, inputs, sizes).run(groups, progress)
-    reached("assembled", assemble, made)
+    reached("assembled", assemble, made, detail=True)
     program = made.program
     if "summary" in config.get("debug"):
         _print_kernels(program.kernels)

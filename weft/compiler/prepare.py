@@ -144,7 +144,7 @@ def folded(
         fresh.update(name for name, is_fresh in zip(names, made) if is_fresh)
     names = {main.indexed.nodes[number].name for number in main.indexed.variables}
     result = Folded(main, {name: v for name, v in known.items() if name in names}, fresh)
-    reached("constants", folded, result)
+    reached("constants", folded, result, detail=True)
     return result
 
 

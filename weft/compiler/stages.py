@@ -24,23 +24,24 @@ class Stage(NamedTuple):
 
 
 Look = Callable[[Stage], None]
-_look: ContextVar[Look | None] = ContextVar("weft_stages", default=None)
+_look: ContextVar[tuple[Look, bool] | None] = ContextVar("weft_stages", default=None)
 
 
 @contextmanager
-def watched(look: Look) -> Iterator[None]:
-    """Has `look` called with each stage of what is compiled inside a `with` block."""
-    token = _look.set(look)
+def watched(look: Look, details: bool = False) -> Iterator[None]:
+    """Has `look` called with each stage of what is compiled inside a `with` block; with `details`, also with what there
+    is between two stages, and of constants that are computed on the way."""
+    token = _look.set((look, details))
     try:
         yield
     finally:
         _look.reset(token)
 
 
-def reached(title: str, maker: Callable[..., Any], value: Any) -> None:
+def reached(title: str, maker: Callable[..., Any], value: Any, detail: bool = False) -> None:
     """Says that a stage is done: what a function made, and where that function is written."""
-    look = _look.get()
-    if look is not None:
+    look, details = _look.get() or (None, False)
+    if look is not None and (details or not detail):
         file = Path(inspect.getsourcefile(inspect.unwrap(maker)) or "")
         own = file.is_relative_to(_PACKAGE)  # else it is a user's, who has put it in place of weft's
         look(Stage(title, file.relative_to(_PACKAGE).as_posix() if own else file.name, value))

@@ -80,7 +80,7 @@ def compilation_of(model: CompiledModel, progress: Progress | None = None) -> Co
         if step.changes_graph:
             made.passes.append(PassRun(step.name, before, after, dict(constants)))
 
-    with watched(look_at), watched_passes(look_at_pass):
+    with watched(look_at, details=True), watched_passes(look_at_pass):
         model.prepare_known(progress)
     if made.program is None or made.assembled is None:
         raise Unsupported(
