@@ -21,7 +21,7 @@ from ..core.symbol import Symbol
 from ..frontend.files import from_file, is_program
 from ..runtime.artifact import load
 from ..runtime.program import Array
-from .inputs import ALONE, Picture, check_compiled_for, complete_inputs, likely_shapes
+from .inputs import ALONE, RANDOM, Picture, check_compiled_for, complete_inputs, likely_shapes
 from .progress import Stages
 
 Shapes = Mapping[str, Sequence[Dim]]
@@ -109,7 +109,7 @@ def _opened(model: Any, shapes: Shapes, params: Path | str | None, threads: int 
 
 def arrays_of(model: Any, inputs: Mapping[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:
     """Arrays by name; the model is asked for its inputs only where that is needed to place them."""
-    if ALONE not in inputs and not any(isinstance(value, Picture) for value in inputs.values()):
+    if ALONE not in inputs and not any(isinstance(value, (Picture, str)) for value in inputs.values()):
         return {name: np.asarray(value) for name, value in inputs.items()}
     source = model if params is None else read_model(Path(model), Path(params), shape)
     return placed(inputs, opened(source, shape=shape).inputs)
@@ -128,7 +128,12 @@ def placed(inputs: Mapping[str, Any], specs: Sequence[Any]) -> dict[str, Array]:
     return {
         name: value.fitted(by_name[name]) if isinstance(value, Picture) else np.asarray(value)
         for name, value in given.items()
+        if not _is_random(value)
     }
+
+
+def _is_random(value: Any) -> bool:
+    return isinstance(value, str) and value == RANDOM
 
 
 def not_alone(names: Sequence[str]) -> InvalidType:
