@@ -100,7 +100,10 @@ def test_info_of_a_model():
     layer = found["layers"][3]
     assert (layer["name"], layer["operator"]) == ("layer3", "conv2d")
     assert layer["flops"] == 2 * 32 * 64 * (2 * 16 * 9 + 1)  # two samples; a product and a sum a tap, and the bias
-    assert "layer12" in run("info", DIGITS).stdout
+    told = run("info", DIGITS).stdout
+    assert "layer12" in told
+    assert "input: float32[batch, 1, 8, 8]" in told
+    assert "input as (1, 1, 8, 8); --shape tells others" in told
 
 
 def test_info_of_programs(tmp_path):

@@ -72,10 +72,12 @@ def kind_of(model: Any) -> str:
 
 
 class Opened(NamedTuple):
-    """A model with all shapes closed and no code yet, and the shapes that were taken because nobody said others."""
+    """A model with all shapes closed and no code yet, the shapes that were taken because nobody said others, and the
+    model as it was read, with what it leaves open."""
 
     model: CompiledModel
     taken: dict[str, tuple[int, ...]]
+    read: CompiledModel
 
 
 def open_model(
@@ -93,9 +95,9 @@ def open_model(
     free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
     taken = {name: dims for name, dims in likely_shapes(first.inputs).items() if name not in free}
     if not taken:
-        return Opened(first, {})
+        return Opened(first, {}, first)
     try:
-        return Opened(_opened(model, {**shapes, **taken}, params, threads, opt_level), taken)
+        return Opened(_opened(model, {**shapes, **taken}, params, threads, opt_level), taken, first)
     except Error as error:
         name, dims = next(iter(taken.items()))
         error.hint = f"the model may need other shapes: --shape {name}={','.join(map(str, dims))}"
@@ -169,7 +171,7 @@ class ReadyModel:
         else:
             arrays = arrays_of(model, inputs or {}, shapes, params)
             known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
-            compiled, self.taken = open_model(model, known, params, threads, opt_level)
+            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level)
             stages.begin("compile")
             compiled.prepare_known(stages.progress)
             self.model = compiled
