@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -25,6 +26,8 @@ from weft.base import config
 from weft.base.errors import FormatError, Unsupported
 from weft.base.shown import table
 from weft.compiler.groups import forget_groups
+from weft.compiler.parts import part
+from weft.tools import progress
 from weft.tools.flops import node_flops
 from weft.tools.inputs import Picture, read_input
 from weft.tools.pictures import png_pixels
@@ -97,7 +100,10 @@ def test_info_of_a_model():
     layer = found["layers"][3]
     assert (layer["name"], layer["operator"]) == ("layer3", "conv2d")
     assert layer["flops"] == 2 * 32 * 64 * (2 * 16 * 9 + 1)  # two samples; a product and a sum a tap, and the bias
-    assert "layer12" in run("info", DIGITS).stdout
+    told = run("info", DIGITS).stdout
+    assert "layer12" in told
+    assert "input: float32[batch, 1, 8, 8]" in told
+    assert "input as (1, 1, 8, 8); --shape tells others" in told
 
 
 def test_info_of_programs(tmp_path):
@@ -248,7 +254,9 @@ def test_labels(tmp_path):
     ("arguments", "code", "text"),
     [
         (["run", DIGITS, "--precision", "fp16"], 1, "--precision fp32"),
-        (["run", DIGITS, "--input", "other=random", "--repeat", 1], 0, ""),
+        (["run", DIGITS, "--input", "other=random"], 1, "its inputs: input"),
+        (["run", DIGITS, "--input", "input=random", "--repeat", 1], 0, ""),
+        (["run", DIGITS, "--input", "random", "--repeat", 1], 0, ""),
         (["run", DIGITS, "--labels", "absent"], 1, "there is no file absent"),
         (["info", "absent.onnx"], 1, "there is no file absent.onnx"),
         (["check", __file__], 1, "no model file"),
@@ -372,6 +380,35 @@ def test_tables_fit_and_numbers_stand_on_the_right():
     made = table(["name", "count"], [["a" * 50, 1], ["b", 1000]], width=30).splitlines()
     assert max(map(len, made)) == 30
     assert made[1].endswith(" 1")
+
+
+def test_a_bar_for_what_takes_long(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr(progress, "BAR_AFTER", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.Stages() as stages:
+        stages.begin("compile")
+        stages.progress(3, 7)
+    assert "3/7" in shown.getvalue()
+    shown.truncate(0)
+    monkeypatch.setattr(shown, "isatty", lambda: False)
+    with progress.Stages() as stages:
+        stages.begin("compile")
+    assert shown.getvalue().strip("\0") == ""
+
+
+def test_a_run_that_compiles_for_long_says_so_once(monkeypatch, caplog):
+    monkeypatch.setattr(part, "NOTICED_SECONDS", 0.0)
+    model = weft.compile(sym.relu(sym.Variable("x")), shape={"x": ("n", 3)}, specialise="always")
+    for size in (2, 3):
+        model(np.zeros((size, 3), "float32"))
+    assert len([record for record in caplog.records if "compiled for x: float32[2, 3]" in record.getMessage()]) == 1
+    assert len(caplog.records) == 1
 
 
 # Results show themselves

@@ -4,12 +4,14 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from oracles import oracle
 
 import weft
 from weft import symbol as sym
 from weft.base import config
+from weft.base.errors import Unsupported
 from weft.compiler.groups import forget_groups
 from weft.core.passes import _passes, register_pass
 from weft.core.walk import rewrite
@@ -32,28 +34,36 @@ def fresh_kernels():
     forget_groups()
 
 
-@pytest.fixture
-def wrong_kernel(monkeypatch, fresh_kernels):
-    """Groups with a max_pool2d are lowered with another one, whose padding and size are the same: an average."""
-    right = Lowering.lower
+def lowered_as(right, name, other, least):
+    """A lowering in which groups of at least so many nodes that end in an operator are taken for groups that end in
+    another."""
 
     def lower(self, group, fact, target, strides=None):
-        if group.nodes[-1].op_name == "max_pool2d":
-            node = group.nodes[-1]
-            other = weft.Op.get("avg_pool2d")
-            attrs = {name: node.attrs[name] for name in ("pool_size", "strides", "padding")}
-            attrs |= {"layout": node.params.layout} if hasattr(node.params, "layout") else {}
-            swapped = type(node)(other, node.name, attrs, node.inputs)
-            entry = group.outputs[0]._replace(node=swapped)
-            facts = lambda e: fact(group.outputs[0]) if e.node is swapped else fact(e)
-            made = right(
-                self, group._replace(nodes=(swapped,), outputs=(entry,), master=swapped), facts, target, strides
-            )
-            back = lambda a: group.outputs[0] if a == entry else a
-            return [kernel._replace(arguments=tuple(map(back, kernel.arguments))) for kernel in made]
-        return right(self, group, fact, target, strides)
+        node, result = group.nodes[-1], group.outputs[-1]
+        if node.op_name != name or len(group.nodes) < least:
+            return right(self, group, fact, target, strides)
+        kept = {key: node.attrs[key] for key in ("pool_size", "strides", "padding", "layout") if key in node.attrs}
+        swapped = type(node)(weft.Op.get(other), node.name, kept, node.inputs)
+        entry = result._replace(node=swapped)
+        master = swapped if group.master is node else group.master
+        wrong = group._replace(nodes=(*group.nodes[:-1], swapped), outputs=(entry,), master=master)
+        made = right(self, wrong, lambda e: fact(result if e == entry else e), target, strides)
+        back = lambda a: result if a == entry else a
+        return [kernel._replace(arguments=tuple(map(back, kernel.arguments))) for kernel in made]
 
-    monkeypatch.setattr(Lowering, "lower", lower)
+    return lower
+
+
+@pytest.fixture
+def wrong_kernel(monkeypatch, fresh_kernels):
+    """Kernels of max_pool2d take averages."""
+    monkeypatch.setattr(Lowering, "lower", lowered_as(Lowering.lower, "max_pool2d", "avg_pool2d", 1))
+
+
+@pytest.fixture
+def wrong_fused_kernel(monkeypatch, fresh_kernels):
+    """Kernels of what ends in relu, and has something before it, end in tanh."""
+    monkeypatch.setattr(Lowering, "lower", lowered_as(Lowering.lower, "relu", "tanh", 2))
 
 
 @pytest.fixture
@@ -111,12 +121,19 @@ def test_a_wrong_pass_is_found_by_name(wrong_pass):
     assert "layer6" in found.blame.nodes
 
 
-@pytest.mark.parametrize("planted", ["wrong_kernel", "wrong_pass"])
+PLANTED = {
+    "wrong_kernel": ("layer6",),
+    "wrong_fused_kernel": ("layer1", "layer2"),  # relu alone has no such kernel
+    "wrong_pass": ("layer6",),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
 def test_bisect_writes_a_small_model_that_shows_it(planted, request, tmp_path, capsys):
     request.getfixturevalue(planted)
     found = bisect_model(DIGITS, folder=tmp_path / "repro")
     assert not found.ok
-    assert found.nodes == ("layer6",)
+    assert found.nodes == PLANTED[planted]
     assert sorted(item.name for item in (tmp_path / "repro").iterdir()) == [
         "inputs.npz",
         "model.json",
@@ -139,6 +156,13 @@ def test_the_script_of_a_healthy_weft_says_the_same(tmp_path, capsys, request):
         runpy.run_path(str(tmp_path / "repro.py"), run_name="__main__")
     assert ended.value.code == 0
     assert "the same" in capsys.readouterr().out
+
+
+def test_what_cannot_be_walked_says_why():
+    graph = "m (float[4] x) => (int64[1, n] y) { y = NonZero(x) }"
+    model = onnx.helper.make_model(onnx.parser.parse_graph(graph))
+    with pytest.raises(Unsupported, match="cannot be walked"):
+        compare_model(model)
 
 
 def test_two_models(tmp_path):

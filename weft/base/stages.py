@@ -35,31 +35,33 @@ class Decision(NamedTuple):
 
 
 Look = Callable[[Stage], None]
-_look: ContextVar[Look | None] = ContextVar("weft_stages", default=None)
+_look: ContextVar[tuple[Look, bool] | None] = ContextVar("weft_stages", default=None)
 
 
 @contextmanager
-def watched(look: Look) -> Iterator[None]:
-    """Has `look` called with each stage of what is compiled inside a `with` block."""
-    token = _look.set(look)
+def watched(look: Look, details: bool = False) -> Iterator[None]:
+    """Has `look` called with each stage of what is compiled inside a `with` block; with `details`, also with what there
+    is between two stages: passes, decisions, steps, and constants that are computed on the way."""
+    token = _look.set((look, details))
     try:
         yield
     finally:
         _look.reset(token)
 
 
-def reached(title: str, maker: Callable[..., Any], value: Any) -> None:
+def reached(title: str, maker: Callable[..., Any], value: Any, detail: bool = False) -> None:
     """Says that a stage is done: what a function made, and where that function is written."""
-    look = _look.get()
-    if look is not None:
+    look, details = _look.get() or (None, False)
+    if look is not None and (details or not detail):
         look(Stage(title, _file_of(maker), value))
 
 
 def decided(what: str, maker: Callable[..., Any], chosen: object, costs: Callable[[], Mapping[str, float]]) -> None:
     """Says that one of several ways was chosen by what a model of costs said of each; the costs are asked for only if
     somebody looks."""
-    if _look.get() is not None:
-        reached("decision", maker, Decision(what, str(chosen), dict(costs())))
+    _, details = _look.get() or (None, False)
+    if details:
+        reached("decision", maker, Decision(what, str(chosen), dict(costs())), detail=True)
 
 
 def _file_of(maker: Callable[..., Any]) -> str:

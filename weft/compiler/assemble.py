@@ -90,7 +90,7 @@ def assemble(
     """The program of a graph whose facts are all known. `constants` are values of variables; the
     other variables are inputs, after those that are named: they may be unused by now. Facts may hold open `sizes`."""
     made = _Assembler(graph, constants, target, inputs, sizes).run(groups, progress)
-    reached("assembled", assemble, made)
+    reached("assembled", assemble, made, detail=True)
     program = made.program
     if "summary" in config.get("debug"):
         _print_kernels(program.kernels)
@@ -460,7 +460,7 @@ class _Assembler:
             assert code.launch is not None
             self._step(code, keys, code.launch, work)
             self.kernels.append(self._info(name, code.name, nodes))
-            reached("step", assemble, StepMade(name, tuple(nodes), code, typical(work)))
+            reached("step", assemble, StepMade(name, tuple(nodes), code, typical(work)), detail=True)
 
     def _nanoseconds(self, work: int) -> float:
         """How long one core takes for so many element operations, at its best."""
@@ -511,7 +511,7 @@ class _Assembler:
             attrs["target"] = str(self.target)
         function = HOST_CONTROL if node.op.name in CONTROL_OPS else HOST_REFERENCE
         self.steps.append(lambda refs: HostStep(function, tuple(refs[key] for key in keys), attrs))
-        reached("step", assemble, StepMade(node.op.name, (node,), None, 0))
+        reached("step", assemble, StepMade(node.op.name, (node,), None, 0), detail=True)
 
     def _info(self, name: str, symbol: str, nodes: Sequence[Node]) -> KernelInfo:
         sources = dict.fromkeys(source.name for node in nodes for source in self.graph.sources.get(node, (node,)))

@@ -75,7 +75,7 @@ class KernelMaker:
         """The kernels of a group as loops."""
         lowering = backend_of(self.target).lowering
         kernels = lowering.lower(call.group, fact, self.target, call.strides)
-        reached("lowered", lowering.lower, LoweredGroup(call.group, kernels))
+        reached("lowered", lowering.lower, LoweredGroup(call.group, kernels), detail=True)
         return kernels
 
     def compiled_once(

@@ -113,7 +113,7 @@ def prepare_typed(
     used = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     kept = {n: v if n in own else _owned(v) for n, v in constants.items() if n in used}
     made = Prepared(ordered(graph), kept)
-    reached("prepared", prepare_typed, made)
+    reached("prepared", prepare_typed, made, detail=True)
     return made
 
 
@@ -146,7 +146,7 @@ def folded(
         fresh.update(name for name, is_fresh in zip(names, made) if is_fresh)
     names = {main.indexed.nodes[number].name for number in main.indexed.variables}
     result = Folded(main, {name: v for name, v in known.items() if name in names}, fresh)
-    reached("constants", folded, result)
+    reached("constants", folded, result, detail=True)
     return result
 
 

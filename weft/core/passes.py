@@ -143,7 +143,7 @@ def run_pass(step: Pass, graph: Any) -> Any:
             except Error as error:
                 error.at(f"graph made by pass {step.name}")
                 raise
-    reached("pass", step.run, PassRun(step.name, graph, result))
+    reached("pass", step.run, PassRun(step.name, graph, result), detail=True)
     _print(step, graph, result)
     return result
 

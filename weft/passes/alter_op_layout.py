@@ -111,7 +111,7 @@ def _replacement(graph: Graph, node: Node, inputs: list[NodeEntry]) -> Symbol | 
     facts = [graph.fact(entry) for entry in node.inputs]
     with _AlteredNames(node.name):
         answer: Symbol | None = rule(node.params, Symbol(inputs), facts)
-    reached("altered", rule, node)
+    reached("altered", rule, node, detail=True)
     if answer is not None and len(answer.outputs) < node.num_visible_outputs:
         raise InvalidValue(
             f"alter_layout of {node.op_name} gave {len(answer.outputs)} outputs",

@@ -126,7 +126,7 @@ def _specs(path: Path, batch: int | None, shapes: dict[str, Sequence[int | str |
             hint = " ".join(f"--shape {name}=1,3,224,224" for name in missing)
             raise OpenShapes("shapes are not known", why="a TorchScript archive tells none", hint=hint)
         return {name: (tuple(int(dim or 0) for dim in shapes[name]), "float32") for name in names}
-    model, taken = open_model(path, shapes)
+    model, taken, _ = open_model(path, shapes)
     if batch is not None:
         for spec in model.inputs:
             dims = dims_of(spec)
@@ -136,7 +136,7 @@ def _specs(path: Path, batch: int | None, shapes: dict[str, Sequence[int | str |
                 raise InvalidValue(
                     f"the batch of {spec.name!r} is not open", why=f"it is {spec}", hint="leave --batch out"
                 )
-        model, _ = open_model(path, shapes)
+        model = open_model(path, shapes).model
     made: Specs = {}
     for spec in model.inputs:
         if spec.dtype is None or not is_static(spec.shape):

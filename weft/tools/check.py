@@ -102,7 +102,7 @@ def check_model(
     """
     name = Path(model).name if isinstance(model, (str, Path)) else type(model).__name__
     try:
-        source, taken = open_model(model, shape, params)
+        source, taken, _ = open_model(model, shape, params)
     except ModelGaps as error:
         return CheckReport(name, _gaps(error))
     except Unsupported as error:

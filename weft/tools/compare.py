@@ -31,6 +31,7 @@ OWN_PART = 0.1  # of it may be a single kernel's
 EXACT = 1e-4  # between two graphs that mean the same: what passes computed from weights is rounded to their types
 REFERENCES = ("fp64", "reference", "ort")
 SHOWN = 30  # layers of the text
+MOST_CANDIDATES = 8  # nodes of the model that a value is held against
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ def compiled_for(
     stages.begin("compile")
     arrays = arrays_of(model, inputs or {}, shape or {}, params)
     known = {**{name: array.shape for name, array in arrays.items()}, **(shape or {})}
-    source, _ = open_model(model, known, params, threads, opt_level)
+    source = open_model(model, known, params, threads, opt_level).model
     return compilation_of(source, stages.progress), complete_inputs(source.inputs, arrays, known, seed)
 
 
@@ -369,7 +370,7 @@ def _candidates(found: Compilation, given: Sequence[NodeEntry]) -> dict[NodeEntr
     for entry in given:
         nodes = [node for node in found.sources(entry.node) if node in found.graph.indexed.node_id]
         follower = nodes[-1] if nodes else None
-        while follower is not None:
+        while follower is not None and len(nodes) < MOST_CANDIDATES:
             behind = [node for node in readers.get(follower, ()) if node not in alive]
             follower = behind[0] if len(behind) == 1 and behind[0] not in nodes else None
             nodes += [follower] if follower is not None else []
@@ -428,7 +429,8 @@ class _OtherModel:
 def _other_values(
     other: Any, feed: Mapping[str, Array], threads: int | None, opt_level: int, folder: Path
 ) -> SourceValues:
-    source, _ = open_model(other, {name: array.shape for name, array in feed.items()}, None, threads, opt_level)
+    shapes = {name: array.shape for name, array in feed.items()}
+    source = open_model(other, shapes, None, threads, opt_level).model
     missing = [spec.name for spec in source.inputs if spec.name not in feed]
     if missing:
         raise InvalidValue(

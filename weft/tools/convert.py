@@ -21,6 +21,7 @@ from ..compiler.model import InputSpec, compile
 from ..core.ir import topo_order
 from ..core.symbol import Symbol
 from ..runtime.program import Array
+from .differences import difference_of
 from .inputs import dims_of, likely_shapes, random_array
 from .model_files import read_model
 from .progress import Stages
@@ -115,19 +116,15 @@ def compare(
 
 
 def difference(output: Array, wanted: Array) -> float:
-    """The largest difference, as part of the largest magnitude; inf where shapes differ.
+    """The largest difference, of floats as part of the largest magnitude; inf where shapes or dtypes differ.
 
     >>> difference(np.array([1.0, 2.5]), np.array([1.0, 2.0]))
     0.25
     """
-    if output.shape != wanted.shape or output.dtype != wanted.dtype:
+    if output.dtype != wanted.dtype:
         return float("inf")
-    a, b = output.astype("float64"), wanted.astype("float64")
-    with np.errstate(invalid="ignore"):
-        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-    finite = np.abs(b[np.isfinite(b)])
-    scale = finite.max(initial=0.0) if is_float(wanted.dtype) else 1.0
-    return float(np.nan_to_num(apart, nan=np.inf).max(initial=0.0) / (scale or 1.0))
+    found = difference_of(output, wanted)
+    return found.relative if is_float(wanted.dtype) else found.max_abs
 
 
 def _runner(file: Path, stages: Stages) -> tuple[str, Any] | None:

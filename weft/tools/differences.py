@@ -54,7 +54,7 @@ def difference_of(value: Array, wanted: Array) -> Difference:
         scale = float(np.abs(b[finite]).max(initial=0.0))
         most = float(np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max())
         where = tuple(int(place) for place in np.argwhere(broken)[0]) if broken.any() else None
-        relative = most / scale if scale else (0.0 if most == 0 else math.inf)
+        relative = most / (scale or 1.0)  # of what should be zero, the difference itself
         return Difference(most, relative, _ulps(value, b), _cosine(a[finite], b[finite]), where)
 
 

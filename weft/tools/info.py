@@ -18,7 +18,6 @@ from ..base.cpu_target import host
 from ..base.file_cache import cache_folder
 from ..base.shape import Dim, is_static, show_dims
 from ..base.shown import Shown, bytes_text, count_text, rows, table
-from ..compiler.model import CompiledModel
 from ..core.graph import Graph
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import list_ops
@@ -28,7 +27,7 @@ from ..runtime.cpu.pool import thread_count
 from ..version import __version__
 from .check import planned_memory
 from .flops import node_flops
-from .model_files import kind_of, open_model
+from .model_files import Opened, kind_of, open_model
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,21 +144,21 @@ def model_info(
         return _program_info(name, kind, load(model))
     if kind == "TorchScript archive":
         return _script_info(name, kind, model)
-    source, taken = open_model(model, shape, params)
-    return _graph_info(name, kind, source, taken)
+    return _graph_info(name, kind, open_model(model, shape, params))
 
 
-def _graph_info(name: str, kind: str, model: CompiledModel, taken: dict[str, tuple[int, ...]]) -> ModelInfo:
+def _graph_info(name: str, kind: str, found: Opened) -> ModelInfo:
+    model, taken, read = found
     graph, values = model.graph, model.source.params
     layers = [_layer(graph, node, values) for node in graph.indexed.nodes if node.op is not None]
     variables = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     used = {key: value for key, value in values.items() if key in variables}
     memory = planned_memory(model)
-    outputs = zip(model.outputs, (graph.fact(entry) for entry in graph.outputs))
+    outputs = zip(read.outputs, (read.graph.fact(entry) for entry in read.graph.outputs))
     return ModelInfo(
         name,
         kind,
-        [str(spec) for spec in model.inputs],
+        [str(spec) for spec in read.inputs],
         [f"{key}: {_shown(fact)}" for key, fact in outputs],
         dict(Counter(layer.operator for layer in layers).most_common()),
         sum(value.size for value in used.values()),

@@ -131,11 +131,24 @@ def complete_inputs(
     rng = np.random.default_rng(seed)
     arrays = dict(known)
     for spec in inputs:
-        if spec.name not in known:
+        if spec.name in known:
+            arrays[spec.name] = _of_dtype(known[spec.name], spec)
+        else:
             shape = likely.get(spec.name, dims_of(spec))
             drawn = InputSpec(spec.name, None if shape is None else tuple(shape), spec.dtype)
             arrays[spec.name] = random_array(rng, drawn)
     return arrays
+
+
+def _of_dtype(array: Array, spec: Spec) -> Array:
+    """Floats of another width, or integers that fit, as the model takes them: numpy's own defaults are wider."""
+    wanted = spec.dtype
+    if wanted is None or array.dtype == wanted or array.dtype == object:
+        return array
+    if is_float(array.dtype) and is_float(wanted):
+        return array.astype(wanted)
+    integers = array.dtype.kind in "iu" and wanted.kind in "iu"
+    return array.astype(wanted) if integers and np.array_equal(array, array.astype(wanted)) else array
 
 
 def random_array(rng: np.random.Generator, spec: InputSpec) -> Array:

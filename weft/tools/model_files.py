@@ -21,7 +21,7 @@ from ..core.symbol import Symbol
 from ..frontend.files import from_file, is_program
 from ..runtime.artifact import load
 from ..runtime.program import Array
-from .inputs import ALONE, Picture, check_compiled_for, complete_inputs, likely_shapes
+from .inputs import ALONE, RANDOM, Picture, check_compiled_for, complete_inputs, likely_shapes
 from .progress import Stages
 
 Shapes = Mapping[str, Sequence[Dim]]
@@ -72,10 +72,12 @@ def kind_of(model: Any) -> str:
 
 
 class Opened(NamedTuple):
-    """A model with all shapes closed and no code yet, and the shapes that were taken because nobody said others."""
+    """A model with all shapes closed and no code yet, the shapes that were taken because nobody said others, and the
+    model as it was read, with what it leaves open."""
 
     model: CompiledModel
     taken: dict[str, tuple[int, ...]]
+    read: CompiledModel
 
 
 def open_model(
@@ -93,9 +95,9 @@ def open_model(
     free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
     taken = {name: dims for name, dims in likely_shapes(first.inputs).items() if name not in free}
     if not taken:
-        return Opened(first, {})
+        return Opened(first, {}, first)
     try:
-        return Opened(_opened(model, {**shapes, **taken}, params, threads, opt_level), taken)
+        return Opened(_opened(model, {**shapes, **taken}, params, threads, opt_level), taken, first)
     except Error as error:
         name, dims = next(iter(taken.items()))
         error.hint = f"the model may need other shapes: --shape {name}={','.join(map(str, dims))}"
@@ -109,7 +111,7 @@ def _opened(model: Any, shapes: Shapes, params: Path | str | None, threads: int 
 
 def arrays_of(model: Any, inputs: Mapping[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:
     """Arrays by name; the model is asked for its inputs only where that is needed to place them."""
-    if ALONE not in inputs and not any(isinstance(value, Picture) for value in inputs.values()):
+    if ALONE not in inputs and not any(isinstance(value, (Picture, str)) for value in inputs.values()):
         return {name: np.asarray(value) for name, value in inputs.items()}
     source = model if params is None else read_model(Path(model), Path(params), shape)
     return placed(inputs, opened(source, shape=shape).inputs)
@@ -128,7 +130,12 @@ def placed(inputs: Mapping[str, Any], specs: Sequence[Any]) -> dict[str, Array]:
     return {
         name: value.fitted(by_name[name]) if isinstance(value, Picture) else np.asarray(value)
         for name, value in given.items()
+        if not _is_random(value)
     }
+
+
+def _is_random(value: Any) -> bool:
+    return isinstance(value, str) and value == RANDOM
 
 
 def not_alone(names: Sequence[str]) -> InvalidType:
@@ -164,7 +171,7 @@ class ReadyModel:
         else:
             arrays = arrays_of(model, inputs or {}, shapes, params)
             known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
-            compiled, self.taken = open_model(model, known, params, threads, opt_level)
+            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level)
             stages.begin("compile")
             compiled.prepare_known(stages.progress)
             self.model = compiled

@@ -63,7 +63,7 @@ def list_operators(pattern: str = "", internal: bool = False) -> OperatorList:
     """The operators whose names have `pattern` in them.
 
     >>> [row.name for row in list_operators("max_pool").operators]
-    ['adaptive_max_pool2d', 'max_pool2d']
+    ['global_max_pool2d', 'max_pool2d']
     """
     chosen = [op for op in list_ops() if pattern in op.name and (internal or op.name[0] != "_")]
     return OperatorList(

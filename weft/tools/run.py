@@ -182,6 +182,7 @@ def _script_run(path: Path, inputs: dict[str, Any], shape: Shapes, seed: int) ->
     for name in (*inputs, *shape):
         if name not in names:
             raise NotFound(f"the program has no input {name!r}", why="its inputs: " + ", ".join(names))
+    inputs = {name: value for name, value in inputs.items() if not isinstance(value, str)}  # the word random
     rng = np.random.default_rng(seed)
     arrays, drawn = {}, []
     for name in names:

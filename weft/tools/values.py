@@ -78,7 +78,7 @@ def compilation_of(model: CompiledModel, progress: Progress | None = None) -> Co
         elif stage.title == "program":
             made.program = stage.value
 
-    with watched(look_at):
+    with watched(look_at, details=True):
         model.prepare_known(progress)
     if made.program is None or made.assembled is None:
         raise Unsupported(
@@ -159,7 +159,7 @@ class Reference:
         self._known: dict[NodeEntry, Array] = {}
         self._uses = Counter(entry for node in graph.indexed.nodes for entry in node.inputs)
         self._uses.update(wanted)
-        self.largest = 0  # bytes that were kept at once
+        self._bytes = self.largest = 0  # that are kept now, and that were kept at once
 
     def value(self, entry: NodeEntry) -> Array:
         """The value of an entry."""
@@ -172,8 +172,8 @@ class Reference:
     def release(self, entry: NodeEntry) -> None:
         """Says that one of those who wanted an entry is done with it."""
         self._uses[entry] -= 1
-        if self._uses[entry] <= 0:
-            self._known.pop(entry, None)
+        if self._uses[entry] <= 0 and entry in self._known:
+            self._bytes -= self._known.pop(entry).nbytes
 
     def _variable(self, node: Node) -> Array:
         if node.name not in self._values:
@@ -191,7 +191,8 @@ class Reference:
             entry = NodeEntry(node, index)
             if self._uses[entry] > 0:
                 self._known[entry] = self._wide(results[index])
-        self.largest = max(self.largest, sum(array.nbytes for array in self._known.values()))
+                self._bytes += self._known[entry].nbytes
+        self.largest = max(self.largest, self._bytes)
         for entry in node.inputs:
             self.release(entry)
 

@@ -82,9 +82,8 @@ def _shape(name: str, text: str) -> tuple[int | None, ...]:
     return tuple(None if part == "?" else int(part) for part in parts)
 
 
-def given_inputs(texts: tuple[str, ...]) -> dict[str, Array | Picture]:
-    """Arrays and pictures by the names of inputs, without those that are to be random; what has no name is for the only
-    input."""
+def given_inputs(texts: tuple[str, ...]) -> dict[str, Array | Picture | str]:
+    """Arrays and pictures by the names of inputs, or the word random; what has no name is for the only input."""
     named = pairs("--input", tuple(text for text in texts if "=" in text))
     for text in texts:
         if "=" not in text:
@@ -93,4 +92,4 @@ def given_inputs(texts: tuple[str, ...]) -> dict[str, Array | Picture]:
             if text != RANDOM and not Path(text).suffix:
                 raise click.UsageError(f"--input {text!r}: it is written --input name=value, or --input FILE")
             named = {ALONE: text}
-    return {name: read_input(Path(value)) for name, value in named.items() if value != RANDOM}
+    return {name: value if value == RANDOM else read_input(Path(value)) for name, value in named.items()}

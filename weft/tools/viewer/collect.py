@@ -59,7 +59,7 @@ def collect(
     watch = _Watch(Target.create(target))
     options: dict[str, Any] = {"params": params, "target": watch.target, "threads": threads, "opt_level": opt_level}
     forget_groups()  # what was compiled before would not be lowered again
-    with config.override(cache=False), watched(watch.look):
+    with config.override(cache=False), watched(watch.look, details=True):
         compiled = compile(model, shape=shape, **options)
         likely = likely_shapes(compiled.inputs)
         if likely:
