@@ -22,7 +22,9 @@ LOWERING = Lowering[CpuTarget](
         **dict.fromkeys(ROW_WISE.split(), Template(row_kernels, takes_open_sizes=True)),
         "_winograd_conv2d": Template(winograd_kernels, takes_strides=True, takes_open_sizes=True),
         "_packed_matmul": Template(product_kernels, takes_open_sizes=True),
-        "batch_matmul": Template(batched_kernels, takes_strides=True, takes_open_sizes=True),
+        **dict.fromkeys(
+            ("matmul", "batch_matmul"), Template(batched_kernels, takes_strides=True, takes_open_sizes=True)
+        ),
         "_byte_matmul": Template(byte_product_kernels),
         "_byte_conv2d": Template(byte_product_kernels),
         "_strided_attention": Template(attention_kernels, takes_open_sizes=True),

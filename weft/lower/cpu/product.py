@@ -131,14 +131,15 @@ def _finish(b: KernelBuilder, epilogue: Epilogue, shape: Sequence[Any]) -> Finis
 def batched_kernels(
     group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget, strides: Strides | None = None
 ) -> list[LoweredKernel]:
-    """The kernel of a batch_matmul whose number of columns is an argument, so that no vectors of its result are known,
-    or whose columns are not side by side, for many rows. Others are as good by the generic ones."""
+    """The kernel of products of matrices whose number of columns is an argument, so that no vectors of the result are
+    known, or whose columns are not side by side, for many rows. Others are as good by the generic ones."""
     node = group.master or group.nodes[0]
     specs = [static_spec(fact(entry)) for entry in (*node.inputs, group.outputs[0])]
     (data, _), (weight, _), (made, dtype) = specs
     turned, swapped = node.params.transpose_a, node.params.transpose_b
     suits = dtype in (FLOAT32, FLOAT64) and all(spec[1] == dtype for spec in specs)
     apart = strides or len(group.outputs) > 1 or not set(node.inputs) <= set(group.inputs)
+    apart = apart or (node.op_name == "matmul" and not len(data) == len(weight) == 2)
     depth, size = data[-2 if turned else -1], tile_size(target, dtype)
     many = swapped and (is_open(made[-2]) or made[-2] >= MAX_ROWS)
     short = not is_open(depth) and depth < SHORTEST
