@@ -131,6 +131,21 @@ def test_products_of_which_no_axis_is_known(left, right, ta, tb, follows, dtype,
     assert model.compilations == 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize(("turned", "swapped", "columns"), [(False, False, "n"), (True, True, "n"), (False, False, 1)])
+def test_products_of_two_computed_matrices(turned, swapped, columns, dtype):
+    x, y = weft.symbol.relu(Variable("x", dtype=dtype)), Variable("y", dtype=dtype) * 2
+    shapes = {"x": ("k", "m") if turned else ("m", "k"), "y": (columns, "k") if swapped else ("k", columns)}
+    model = weft.compile(weft.symbol.matmul(x, y, transpose_a=turned, transpose_b=swapped), shape=shapes)
+    rng = np.random.default_rng(7)
+    for sizes in ({"m": 5, "n": 7, "k": 33}, {"m": 1, "n": 1, "k": 1}, {"m": 40, "n": 3, "k": 200}):
+        given = {k: (rng.standard_normal([sizes.get(d, d) for d in s]) * 9).astype(dtype) for k, s in shapes.items()}
+        a, b = np.maximum(given["x"], 0).astype("d"), given["y"].astype("d") * 2
+        want = (a.T if turned else a) @ (b.T if swapped else b)
+        np.testing.assert_allclose(model.run(given)[0], want, rtol=1e-4, atol=1e-3)
+    assert model.compilations == 1
+
+
 @pytest.mark.parametrize("shape", [(3, 70, 50, 64), (2, 8, 33, 400), (5, 7, 9, 20), (2, 20, 9, 10), (2, 9, 0, 40)])
 def test_products_of_known_sizes_whose_columns_are_apart(shape):
     batch, rows, columns, depth = shape

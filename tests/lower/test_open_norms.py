@@ -8,14 +8,7 @@ from lower.accuracy import agrees, targets
 
 from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
-from weft.lower.cpu.open.norms import (
-    column_norm_grad_kernel,
-    column_norm_kernel,
-    part_norm_grad_kernel,
-    part_norm_kernel,
-    row_norm_grad_kernel,
-    row_norm_kernel,
-)
+from weft.lower.cpu.open.norms import norm_grad_kernel, norm_kernel, row_norm_grad_kernel, row_norm_kernel
 from weft.runtime.cpu.open_kernel import OpenKernel
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
@@ -98,8 +91,8 @@ def parts_of(kind, n, channels, inner, groups):
 @pytest.mark.parametrize("kind", ["batch", "group"])
 def test_parts(target, dtype, kind):
     rng = np.random.default_rng(1)
-    forward = loaded(part_norm_kernel(dtype, target), target)
-    backward = loaded(part_norm_grad_kernel(kind == "batch", dtype, target), target)
+    forward = loaded(norm_kernel(False, dtype, target), target)
+    backward = loaded(norm_grad_kernel(False, kind == "batch", dtype, target), target)
     for n, channels, inner, groups in ((2, 6, 9, 3), (3, 4, 64, 1), (1, 2, 300, 2), (5, 3, 1, 1)):
         scalars, shape, axes = parts_of(kind, n, channels, inner, groups)
         x, g, gamma, beta = floats(rng, dtype, shape, shape, shape[1:3], shape[1:3])
@@ -130,8 +123,8 @@ def test_parts(target, dtype, kind):
 def test_columns(target, dtype):
     rng = np.random.default_rng(2)
     lanes = target.lanes(dtype)
-    forward = loaded(column_norm_kernel(dtype, target), target)
-    backward = loaded(column_norm_grad_kernel(dtype, target), target)
+    forward = loaded(norm_kernel(True, dtype, target), target)
+    backward = loaded(norm_grad_kernel(True, True, dtype, target), target)
     for rows, columns in ((1, lanes), (7, lanes + 1), (200, 3 * lanes - 1), (65, 2 * lanes)):
         shape, turns = (rows, columns), -(-columns // lanes)
         own = [(columns,)] * 4

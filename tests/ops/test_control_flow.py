@@ -10,7 +10,7 @@ import weft
 from weft.base.addresses import address_of
 from weft.base.cpu_target import host
 from weft.base.errors import DTypeError, Error, GraphError, InvalidValue, ShapeError, Unsupported
-from weft.compiler.control_flow import CompiledSubgraph
+from weft.compiler.control_flow import Subgraph
 from weft.core.graph import Graph
 from weft.core.infer import infer
 from weft.core.interpret import evaluate
@@ -282,7 +282,7 @@ def test_compiled_loops_are_saved(rng, tmp_path):
 def test_what_stays_the_same_is_computed_once(rng):
     x, w = Variable("in0"), Variable("in1")
     graph = Graph(F.elemwise_mul(x, F.exp(w)).outputs)
-    part = CompiledSubgraph(graph.json(), (((3,), "float32"),) * 2, 1, str(host()))
+    part = Subgraph(graph.json(), (((3,), "float32"),) * 2, 1, str(host())).compiled(((3,), (3,)))
     given = [floats(rng, 3), floats(rng, 3)]
     run, out = part.started(given), part.buffers()
     before = given[1].copy()

@@ -21,7 +21,7 @@ from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
-from ..core.symbolic import names_in
+from ..core.symbolic import names_in, symbolic_names
 from ..lower.group import LoweredKernel, Temporary, kernel_name
 from ..lower.rim import rim_kernel
 from ..passes.fuse import fusible_groups, has_native_code_for
@@ -496,8 +496,10 @@ class _Assembler:
         for key in keys:
             self.places.use(key, len(self.steps))
         known = {entry: self._static((fact or self.graph.fact)(entry), entry) for entry in entries}
-        free = _free_axes(node)
-        facts = [(_pinned(known[entry][0], free.get(entry, 0)), known[entry][1]) for entry in entries]
+        dims = {entry: self._dims(shape) for entry, (shape, _) in known.items()}
+        if names_in([node]) - _names_inside(node, dims):
+            known = {entry: (tuple(map(int, shape)), dtype) for entry, (shape, dtype) in known.items()}
+        facts = [known[entry] for entry in entries]
         attrs = {
             "op": node.op.name,
             "node": node.name,
@@ -509,9 +511,13 @@ class _Assembler:
         if node.subgraphs:
             attrs["subgraphs"] = [Graph(symbol.outputs).json() for symbol in node.subgraphs]
             attrs["target"] = str(self.target)
+            attrs["dims"] = [dims[entry] for entry in node.inputs]
         function = HOST_CONTROL if node.op.name in CONTROL_OPS else HOST_REFERENCE
         self.steps.append(lambda refs: HostStep(function, tuple(refs[key] for key in keys), attrs))
         reached("step", assemble, StepMade(node.op.name, (node,), None, 0), detail=True)
+
+    def _dims(self, shape: Sequence[Any]) -> list[int | str]:
+        return [*map(int, shape)] if self.sizes is None else [*map(self.sizes.dim_of, shape)]
 
     def _info(self, name: str, symbol: str, nodes: Sequence[Node]) -> KernelInfo:
         sources = dict.fromkeys(source.name for node in nodes for source in self.graph.sources.get(node, (node,)))
@@ -554,20 +560,12 @@ class _Assembler:
         return TensorSpec(name, *self._fact(entry))
 
 
-def _free_axes(node: Node) -> dict[NodeEntry, int]:
-    """How many leading axes of what a host step reads and writes may be of any size: turns of a scan are not counted
-    before it runs."""
-    if node.op_name != "scan" or names_in([node]):
-        return {}
-    data, results = node.inputs[: node.params.num_data], range(node.params.num_outputs)
-    return dict.fromkeys(
-        [*(e for e in data if e not in node.inputs[len(data) :]), *(NodeEntry(node, i) for i in results)], 1
-    )
-
-
-def _pinned(shape: Sequence[Any], free: int) -> tuple[Any, ...]:
-    """A shape of numbers, but for some leading axes: what runs with it serves these very sizes only."""
-    return (*shape[:free], *map(int, shape[free:]))
+def _names_inside(node: Node, dims: Mapping[NodeEntry, Sequence[int | str]]) -> set[int | str]:
+    """The names that a host step is told when it runs: in subgraphs, those of dimensions of their inputs."""
+    if symbolic_names(node.params):
+        return set()
+    items = node.params.num_data if node.op_name == "scan" else 0
+    return {dim for number, entry in enumerate(node.inputs) for dim in dims[entry][number < items :]}
 
 
 def _numbers(sizes: Sequence[Any]) -> tuple[Any, ...]:

@@ -3,63 +3,63 @@ computes from inputs that stay the same (packed weights) is computed once for al
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..base.addresses import address_of
 from ..base.dtype import as_dtype
 from ..base.errors import Error
+from ..base.extents import names_of, substitute
+from ..base.forks import renewed_lock
 from ..base.plan import HostStep
 from ..base.target import Target
 from ..core.graph import Graph
+from ..core.ir import NodeEntry
 from ..core.json_load import graph_from_json
 from ..core.op import Op
+from ..core.symbolic import bound_symbol, names_in
 from ..ops.control_flow import holds, input_name
 from ..passes.fold_constants import constant_part
 from ..runtime.executor import Executor
 from ..runtime.functions import register_func
 from ..runtime.loading import load_executor
-from ..runtime.program import Array, Program
+from ..runtime.program import Array, Program, TensorSpec
 from .assemble import assemble, fused_groups
 from .host import HOST_CONTROL
+from .open.binding import OpenSizes, opened
+from .open.shapes import ShapeChecks
 from .prepare import prepare_typed, typed_graph
 
 OPT_LEVEL = 3
-MAX_PARTS = 256  # compiled subgraphs that are kept
+MAX_PARTS = 256  # subgraphs whose code is kept
+MAX_PROGRAMS = 16  # of one subgraph, which differ by what they ask about sizes
+MAX_SIZES = 64  # of one subgraph that are ready to run
 
-Specs = tuple[tuple[tuple[int, ...], str], ...]  # shapes and dtypes of all inputs
+Specs = tuple[tuple[tuple[int | str, ...], str], ...]  # shapes, in which dimensions may have names, and dtypes
+Shapes = tuple[tuple[int, ...], ...]
 
 
-class CompiledSubgraph:
-    """A subgraph compiled for inputs of known shapes, of which those from `fixed` on stay the same
-    from turn to turn."""
+class CompiledSubgraph(NamedTuple):
+    """A subgraph ready to run on inputs of known shapes. What it computes from those that stay the same from turn to
+    turn is computed `once`, and becomes inputs of the `main` program by name."""
 
-    def __init__(self, text: str, specs: Specs, fixed: int, target: str) -> None:
-        graph = graph_from_json(text)
-        names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
-        given = {input_name(i): spec for i, spec in enumerate(specs) if input_name(i) in names}
-        shapes = {name: shape for name, (shape, _) in given.items()}
-        dtypes = {name: as_dtype(dtype) for name, (_, dtype) in given.items()}
-        chosen = Target.create(target)
-        made = prepare_typed(typed_graph(graph, {}, shapes, dtypes), {}, OPT_LEVEL, chosen)
-        main, once = constant_part(made.graph, [input_name(i) for i in range(fixed, len(specs))])
-        self._main = _executor(main, made.constants, chosen)
-        self._once = None if once is None else _executor(once, made.constants, chosen)
-        self._once_names = [] if once is None else list(once.attr("output_names"))
-        self.outputs = self._main.program.outputs
+    main: Executor
+    once: Executor | None
+    once_names: list[str]
 
     def started(self, inputs: Sequence[Array]) -> Callable[[Sequence[int], Sequence[int]], None]:
         """run(inputs, outputs) for one turn, by addresses; inputs that stay the same may be left out. The arrays given
         here live as long as the function."""
         known = {input_name(i): array for i, array in enumerate(inputs)}
-        if self._once is not None:
-            specs = self._once.program.inputs
-            made = self._once.run_arrays({spec.name: known[spec.name] for spec in specs})
-            known.update(zip(self._once_names, made))
-        names = [spec.name for spec in self._main.program.inputs]
+        if self.once is not None:
+            specs = self.once.program.inputs
+            made = self.once.run_arrays({spec.name: known[spec.name] for spec in specs})
+            known.update(zip(self.once_names, made))
+        names = [spec.name for spec in self.main.program.inputs]
         places = {input_name(i): i for i in range(len(inputs))}
         read = [(places.get(name, len(inputs)), address_of(known[name])) for name in names]
 
@@ -71,38 +71,138 @@ class CompiledSubgraph:
         """`read` are the inputs: the place among those of a turn, or, behind them, the address. Arrays that are kept
         have some of these."""
         count = len(now)
-        self._main.run_at([now[place] if place < count else fixed for place, fixed in read], outputs)
+        self.main.run_at([now[place] if place < count else fixed for place, fixed in read], outputs)
 
     def buffers(self, first: int = 0) -> list[Array]:
         """Memory for the outputs from a position on."""
-        return [np.empty(spec.shape, spec.dtype) for spec in self.outputs[first:]]
+        return [np.empty(spec.extents, spec.dtype) for spec in self.main.program.outputs[first:]]
 
 
-def _executor(graph: Graph, constants: Mapping[str, Array], target: Target) -> Executor:
-    names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
-    own = {name: value for name, value in constants.items() if name in names}
-    return load_executor(assemble(graph, fused_groups(graph, target), own, target))
+class _Made(NamedTuple):
+    """Code for these numbers of the names that are bound, open in the other `names`."""
+
+    bound: Mapping[str, int]
+    code: CompiledSubgraph
+    names: tuple[str, ...]
+
+    def serving(self, values: Mapping[str, int]) -> CompiledSubgraph | None:
+        if any(values[name] != number for name, number in self.bound.items()):
+            return None
+        if not self.names:
+            return self.code
+        sizes = [values[name] for name in self.names]
+        main, once = self.code.main.bound(sizes), self.code.once and self.code.once.bound(sizes)
+        if main is None or (once is None) != (self.code.once is None):
+            return None
+        return self.code._replace(main=main, once=once)
 
 
-_subgraph = lru_cache(maxsize=MAX_PARTS)(CompiledSubgraph)
+class Subgraph:
+    """A subgraph with inputs of some shapes and dtypes, of which those from `fixed` on stay the same from turn to turn.
+    Where dimensions have names, code is made when sizes are met that nothing there serves."""
+
+    def __init__(self, text: str, specs: Specs, fixed: int, target: str) -> None:
+        self._graph, self._fixed, self._target = graph_from_json(text), fixed, Target.create(target)
+        read = {self._graph.indexed.nodes[number].name for number in self._graph.indexed.variables}
+        given = {input_name(i): spec for i, spec in enumerate(specs) if input_name(i) in read}
+        self._shapes = {name: shape for name, (shape, _) in given.items()}
+        self._dtypes = {name: as_dtype(dtype) for name, (_, dtype) in given.items()}
+        self._every = [input_name(i) for i in range(len(specs))]
+        dims = [dim for shape in self._shapes.values() for dim in shape]
+        self._names = sorted(names_in(self._graph.indexed.nodes).union(*map(names_of, dims)))
+        self._is_open = bool(self._names) and set(self._names) <= set(dims)
+        self._bound: set[str] = set()
+        self._checks: ShapeChecks | None = None
+        self._made: list[_Made] = []
+        self._ready: OrderedDict[Shapes, CompiledSubgraph] = OrderedDict()
+        self._turn = renewed_lock()
+
+    def compiled(self, shapes: Shapes) -> CompiledSubgraph:
+        """What runs on inputs of these shapes."""
+        with self._turn:
+            found = self._ready.pop(shapes, None) or self._serving(shapes)
+            self._ready[shapes] = found
+            if len(self._ready) > MAX_SIZES:
+                self._ready.popitem(last=False)
+            return found
+
+    def _serving(self, shapes: Shapes) -> CompiledSubgraph:
+        numbers = {name: shape for name, shape in zip(self._every, shapes) if name in self._shapes}
+        pairs = [pair for name, dims in self._shapes.items() for pair in zip(dims, numbers[name])]
+        values = {dim: number for dim, number in pairs if isinstance(dim, str)}
+        if not self._is_open or 0 in values.values() or not self._keeps_its_shapes(values):
+            return self._code(numbers, OpenSizes({}), values)
+        for made in self._made:
+            found = made.serving(values)
+            if found is not None:
+                return found
+        make = lambda sizes, bound: _Made(bound, self._code(self._shapes, sizes, bound), sizes.names)
+        new = opened({name: values[name] for name in self._names}, self._bound, make)
+        found = None if new is None else new.serving(values)
+        if new is None or found is None:
+            self._is_open = False
+            return self._code(numbers, OpenSizes({}), values)
+        self._made = [*self._made, new][-MAX_PROGRAMS:]
+        return found
+
+    def _keeps_its_shapes(self, values: Mapping[str, int]) -> bool:
+        try:
+            self._checks = self._checks or ShapeChecks(partial(self._typed, self._shapes))
+        except Error:
+            return False
+        return self._checks.holds(values)
+
+    def _typed(self, shapes: Mapping[str, tuple[int | str, ...]], bound: Mapping[str, int]) -> Graph:
+        """The graph with numbers for some of the names."""
+        symbol = bound_symbol(self._graph.symbol, bound) if bound else self._graph.symbol
+        known = {name: tuple(substitute(dim, bound) for dim in shape) for name, shape in shapes.items()}
+        return typed_graph(symbol, {}, known, self._dtypes)
+
+    def _code(
+        self, shapes: Mapping[str, tuple[int | str, ...]], sizes: OpenSizes, bound: Mapping[str, int]
+    ) -> CompiledSubgraph:
+        """Code in which names are open sizes, or bound to numbers."""
+        graph = self._typed(shapes, bound)
+        variables = [graph.indexed.nodes[number] for number in graph.indexed.variables]
+        inputs = [sizes.spec(node.name, graph.fact(NodeEntry(node))) for node in variables] if sizes.names else []
+        made = prepare_typed(graph, {}, OPT_LEVEL, self._target, bound=not sizes.names)
+        main, once = constant_part(made.graph, self._every[self._fixed :])
+        return CompiledSubgraph(
+            self._executor(main, made.constants, sizes, inputs),
+            None if once is None else self._executor(once, made.constants, sizes, inputs),
+            [] if once is None else list(once.attr("output_names")),
+        )
+
+    def _executor(
+        self, graph: Graph, constants: Mapping[str, Array], sizes: OpenSizes, inputs: Sequence[TensorSpec]
+    ) -> Executor:
+        names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
+        own = {name: value for name, value in constants.items() if name in names}
+        graph = sizes.with_params(graph)
+        groups, known = fused_groups(graph, self._target), sizes.with_facts(graph)
+        program = assemble(known, groups, own, self._target, None, inputs, sizes if sizes.names else None)
+        return load_executor(program)
+
+
+_subgraph = lru_cache(maxsize=MAX_PARTS)(Subgraph)
 
 
 def _parts(attrs: Mapping[str, Any]) -> list[CompiledSubgraph]:
-    """The subgraphs of a host step, compiled when they are first seen."""
+    """The subgraphs of a host step for its sizes, compiled when nothing that was made serves them."""
     params = Op.get(attrs["op"]).parse(attrs["attrs"])
-    tensors = [attrs["tensors"][index] for index in attrs["inputs"]]
-    specs = [(tuple(shape), dtype) for shape, dtype in tensors]
     data = getattr(params, "num_data", 0)
-    items = [(shape[1:], dtype) for shape, dtype in specs[:data]]
     fixed = data + getattr(params, "num_states", 0)
-    inner = (*items, *specs[data:])
-    return [_subgraph(text, inner, fixed, attrs["target"]) for text in attrs["subgraphs"]]
+    inputs = [attrs["tensors"][index] for index in attrs["inputs"]]
+    shapes = tuple(tuple(shape)[number < data :] for number, (shape, _) in enumerate(inputs))
+    dims = [tuple(shape)[number < data :] for number, shape in enumerate(attrs["dims"])]
+    specs = tuple((shape, dtype) for shape, (_, dtype) in zip(dims, inputs))
+    return [_subgraph(text, specs, fixed, attrs["target"]).compiled(shapes) for text in attrs["subgraphs"]]
 
 
 def compile_parts(program: Program) -> None:
-    """Compiles the subgraphs of a program's host steps now."""
+    """Compiles the subgraphs of a program's host steps now, unless their sizes are open: then the first run does."""
     for step in program.plan.steps:
-        if isinstance(step, HostStep) and step.function == HOST_CONTROL:
+        if isinstance(step, HostStep) and step.function == HOST_CONTROL and not program.plan.is_open:
             _parts(step.attrs)
 
 

@@ -151,7 +151,7 @@ def looped(
     turns = int(np.asarray(limit).reshape(-1)[0])
     items: list[list[Any]] = [[] for _ in range(params.num_outputs)]
     carried, captured = rest[: params.num_states], rest[params.num_states :]
-    shape = _turn_shape(body)
+    shape = turn_shape(body)
     turn = 0
     while turn < turns and holds(goes_on):
         if turn == MOST_TURNS:
@@ -164,7 +164,7 @@ def looped(
     return [*carried, *(_stacked(whole, params.num_states + index) for index, whole in enumerate(items))]
 
 
-def _turn_shape(body: Symbol) -> tuple[int, ...]:
+def turn_shape(body: Symbol) -> tuple[int, ...]:
     """The shape in which the body takes the number of a turn."""
     for node in topo_order(body.outputs):
         if node.op is None and node.name == input_name(0):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ..base.dtype import DType
 from ..base.errors import Error, Unsupported
 from ..base.ndarray import NDArray
-from ..base.shape import StaticShape
+from ..base.shape import Shape
 from ..core.graph import Graph
 from ..core.interpret import Array
 from ..core.ir import Node
@@ -23,12 +23,12 @@ from .emitter import Emitter, Value
 def specialised(
     graph: Graph,
     params: Mapping[str, Array],
-    inputs: Mapping[str, tuple[StaticShape, DType]],
+    inputs: Mapping[str, tuple[Shape, DType | None]],
     values: Mapping[str, Array],
     names: Mapping[str, int],
 ) -> tuple[Symbol, dict[str, NDArray]]:
     """The graph for inputs of these shapes and dtypes, of which some have `values` that are known, and for extents of
-    these `names`; and its parameters, which share the memory of `params`."""
+    these `names`; and its parameters, which share the memory of `params`. What waits for more than that is an error."""
     emitter = Emitter()
     known: dict[str, Value] = {}
     for number in graph.indexed.variables:

@@ -4,9 +4,10 @@ code that is made from it serves other sizes, too."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
+from ...base.errors import Error
 from ...base.extents import computed
 from ...base.plan import At
 from ...base.shape import Dim
@@ -15,7 +16,9 @@ from ...core.graph import Graph
 from ...core.ir import Fact, Node
 from ...core.symbolic import bound_params, moved
 from ...runtime.program import TensorSpec
-from ...te.extents import Extent, Trace, greater, lesser
+from ...te.extents import Extent, NumberNeeded, Trace, greater, lesser
+
+T = TypeVar("T")
 
 _OPERATIONS = {"//": operator.floordiv, "min": lesser, "max": greater}
 
@@ -43,6 +46,12 @@ class OpenSizes:
                 if isinstance(extent, Extent):
                     found.setdefault(extent.row, (number, axis))
         return tuple(found[place.row] for place in self.arguments)
+
+    def dim_of(self, size: Any) -> int | str:
+        """The dimension that a size stands for: a number, a name or an expression of some."""
+        if not isinstance(size, Extent):
+            return int(size)
+        return next(dim for dim, known in self._known.items() if known.row == size.row)
 
     def value(self, dim: Dim) -> Any:
         """A dimension, or a number in an attribute."""
@@ -85,3 +94,19 @@ class OpenSizes:
             facts={made.get(node, node): facts for node, facts in graph.facts.items()},
             sources={made.get(node, node): sources for node, sources in graph.sources.items()},
         )
+
+
+def opened(values: Mapping[str, int], bound: set[str], make: Callable[[OpenSizes, dict[str, int]], T]) -> T | None:
+    """What is made with as many names open as can be, the others bound to their numbers. Names whose numbers are needed
+    are added to those that are `bound`. None where that is all of them, or where something is wrong, which code for
+    these numbers alone will tell, if it is not about open sizes."""
+    while len(bound) < len(values):
+        numbers = {name: number for name, number in values.items() if name in bound}
+        sizes = OpenSizes({name: number for name, number in values.items() if name not in bound})
+        try:
+            return make(sizes, numbers)
+        except NumberNeeded as needed:
+            bound.update(sizes.names[number] for number in needed.arguments)
+        except Error:
+            break
+    return None

@@ -6,8 +6,8 @@ again with that number: its programs then serve that number only, and are as ope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import NamedTuple, TypeVar
 
@@ -20,19 +20,18 @@ from ...base.plan import KernelStep, known
 from ...base.shape import Dim, Shape, StaticShape
 from ...core.graph import Graph
 from ...core.infer import infer
-from ...core.ir import Node, NodeEntry
+from ...core.ir import Fact, NodeEntry
 from ...core.symbolic import bound_symbol, names_in
 from ...passes.fuse import fusible_groups
 from ...runtime.executor import Executor
 from ...runtime.program import Program
-from ...te.extents import NumberNeeded
 from ..assemble import assemble, fused_groups, lowered
 from ..constants import SharedConstants
 from ..model_source import ModelSource
 from ..mutation import written_variables
 from ..prepare import prepare_typed, typed_graph
 from ..stages import reached
-from .binding import OpenSizes
+from .binding import OpenSizes, opened
 from .cost import kernel_cycles
 from .shapes import ShapeChecks
 
@@ -54,20 +53,28 @@ class _Made(NamedTuple):
 class OpenPrograms:
     """What serves many sizes, made when sizes are seen that nothing there serves."""
 
-    def __init__(self, graph: Graph, source: ModelSource, shared: SharedConstants, inputs: Sequence[str]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        source: ModelSource,
+        shared: SharedConstants,
+        inputs: Sequence[str],
+        unread: Mapping[str, Fact] | None = None,
+    ) -> None:
+        """`unread` tells of inputs that the graph may not have: their values are part of it."""
         self._graph, self._source, self._shared = graph, source, shared
         self._made: list[_Made] = []
         self._turn: ForkLock = renewed_lock()
-        self._plain: Graph | None = None  # with names for all sizes
         self._checks: ShapeChecks | None = None
         self._bound: set[str] = set()
         self._names: list[str] = []
         self._shapes: dict[str, tuple[Dim, ...]] = {}
         variables = [graph.indexed.nodes[number] for number in graph.indexed.variables]
-        facts = {node.name: graph.fact(NodeEntry(node)) for node in variables}
+        facts = {**(unread or {}), **{node.name: graph.fact(NodeEntry(node)) for node in variables}}
+        self._read = {node.name for node in variables}
         shapes = {name: fact.shape for name, fact in facts.items()}
         self._dtypes = {name: fact.dtype for name, fact in facts.items() if fact.dtype is not None}
-        if any(shapes[name] is None for name in inputs) or written_variables(graph):
+        if any(shapes[name] is None or name not in self._dtypes for name in inputs) or written_variables(graph):
             return
         self._shapes = {name: _named(name, shapes[name]) for name in inputs}
         dims = [dim for shape in self._shapes.values() for dim in shape]
@@ -114,63 +121,53 @@ class OpenPrograms:
         return None
 
     def _values(self, shapes: Mapping[str, StaticShape]) -> dict[str, int] | None:
-        """What the names stand for; None where something is empty, which has code of its own."""
-        values = {}
-        for name, dims in self._shapes.items():
-            values.update({dim: extent for dim, extent in zip(dims, shapes[name]) if dim in self._names})
-        return None if 0 in values.values() else values
+        """What the names stand for; None where something is empty or not as it was said, which has code of its own."""
+        if any(len(dims) != len(shapes[name]) for name, dims in self._shapes.items()):
+            return None
+        pairs = [pair for name, dims in self._shapes.items() for pair in zip(dims, shapes[name])]
+        values = {dim: extent for dim, extent in pairs if isinstance(dim, str) and dim in self._names}
+        as_said = all(substitute(dim, values) == extent for dim, extent in pairs)
+        return values if as_said and 0 not in values.values() else None
 
     def _keeps_its_shapes(self, values: Mapping[str, int]) -> bool:
-        """Whether shapes that follow from names say what inference says of these numbers: node by node, or where that
-        does not tell, of the whole graph."""
+        """Whether shapes that follow from names say what inference says of these numbers."""
         try:
-            self._plain = self._plain or self._typed({})
-            self._checks = checks = self._checks or ShapeChecks(self._plain)
-            if checks.is_complete and checks.holds(values):
-                return True
-            plain = self._typed(values)
+            self._checks = self._checks or ShapeChecks(self._typed)
         except Error:
             return False
-        pairs = zip(self._plain.indexed.nodes, plain.indexed.nodes, strict=True)
-        number = cache(lambda dim: substitute(dim, values))
-        return all(
-            named.shape is not None and tuple(map(number, named.shape)) == fact.shape
-            for node, other in pairs
-            for named, fact in zip(self._plain.node_facts(node), plain.node_facts(other))
-        )
+        return self._checks.holds(values)
 
     def _typed(self, bound: Mapping[str, int]) -> Graph:
         """The graph with numbers for some of the names."""
-        shapes = {name: tuple(substitute(dim, bound) for dim in dims) for name, dims in self._shapes.items()}
+        shapes = {name: shape for name, shape in self._bound_shapes(bound).items() if name in self._read}
+        dtypes = {name: dtype for name, dtype in self._dtypes.items() if name in self._read}
         symbol = bound_symbol(self._graph.symbol, bound) if bound else self._graph.symbol
-        return typed_graph(symbol, self._source.params, shapes, self._dtypes)
+        return typed_graph(symbol, self._source.params, shapes, dtypes)
+
+    def _bound_shapes(self, bound: Mapping[str, int]) -> dict[str, tuple[Dim, ...]]:
+        return {name: tuple(substitute(dim, bound) for dim in dims) for name, dims in self._shapes.items()}
 
     def _compiled(self, values: Mapping[str, int], loaded: Loaded) -> Executor | None:
-        while len(self._bound) < len(self._names):
-            bound = {name: values[name] for name in self._names if name in self._bound}
-            sizes = OpenSizes({name: values[name] for name in self._names if name not in self._bound})
-            try:
-                decided = self._decided(bound)
-                if decided:
-                    self._bound |= decided
-                    continue
-                executor = loaded(partial(self._program, sizes, bound))
-            except NumberNeeded as needed:
-                self._bound.update(sizes.names[number] for number in needed.arguments)
-                continue
-            except Error:  # which code for these shapes alone will tell, if it is not about open sizes
-                break
-            made = _Made(tuple(bound.items()), executor, sizes.names)
-            self._made = [*self._made, made][-MAX_PROGRAMS:]
-            return self._serving(values)
-        self._names = []
-        return None
+        made = opened({name: values[name] for name in self._names}, self._bound, partial(self._made_for, loaded))
+        if made is None:
+            self._names = []
+            return None
+        self._made = [*self._made, made][-MAX_PROGRAMS:]
+        return self._serving(values)
+
+    def _made_for(self, loaded: Loaded, sizes: OpenSizes, bound: dict[str, int]) -> _Made:
+        """A program with some names bound to their numbers."""
+        for name in self._decided(bound):
+            int(sizes.value(name))  # which says that it is needed
+        return _Made(tuple(bound.items()), loaded(partial(self._program, sizes, bound)), sizes.names)
 
     def _decided(self, bound: Mapping[str, int]) -> set[str]:
         """Open names that inference takes for numbers, as it follows from the other operands or from what is bound."""
         graph = self._typed(bound)
-        facts = [graph.fact(NodeEntry(node)) for node in _variables(graph, self._shapes)]
-        return set(self._names) - bound.keys() - {dim for fact in facts for dim in fact.shape or ()}
+        variables = [graph.indexed.nodes[number] for number in graph.indexed.variables]
+        known = {node.name: graph.fact(NodeEntry(node)).shape for node in variables}
+        shapes = [known.get(name, shape) for name, shape in self._shapes.items()]
+        return set(self._names) - bound.keys() - {dim for shape in shapes for dim in shape or ()}
 
     def program_alone(self, shapes: Mapping[str, StaticShape], progress: Progress) -> Program:
         """The program for inputs of these shapes and no others."""
@@ -200,7 +197,8 @@ class OpenPrograms:
         """What is made of the groups of the graph in which some names are bound, and others are open sizes."""
         source, graph = self._source, self._typed(bound)
         reached("types", infer, graph)
-        inputs = [sizes.spec(node.name, graph.fact(NodeEntry(node))) for node in _variables(graph, self._shapes)]
+        shapes = self._bound_shapes(bound)
+        inputs = [sizes.spec(name, Fact(shape, self._dtypes[name])) for name, shape in shapes.items()]
         prepared = prepare_typed(
             graph, source.params, source.opt_level, source.target, shared=self._shared, bound=False
         )
@@ -230,8 +228,3 @@ def _named(name: str, shape: Shape) -> tuple[Dim, ...]:
     """The shape of an input with names for dimensions that have none."""
     assert shape is not None
     return tuple(f"{name}:{axis}" if dim is None else dim for axis, dim in enumerate(shape))
-
-
-def _variables(graph: Graph, names: Iterable[str]) -> list[Node]:
-    variables = {node.name: node for node in (graph.indexed.nodes[number] for number in graph.indexed.variables)}
-    return [variables[name] for name in names]

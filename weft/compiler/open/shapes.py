@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from ...base.extents import computed, names_of
+from ...base.errors import Error
+from ...base.extents import computed, names_of, substitute
 from ...base.shape import Dim, is_known
 from ...core.graph import Graph
 from ...core.ir import Fact, Node
@@ -21,18 +23,19 @@ Numbers = Mapping[Dim, int]
 
 
 class ShapeChecks:
-    """What is asked of a graph that has names in its shapes."""
+    """What is asked of a graph that has names in its shapes. `typed` makes it with numbers for some of them."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, typed: Callable[[Mapping[str, int]], Graph]) -> None:
+        self._typed, self._graph = typed, typed({})
         self._checks: list[_Check] = []
-        self.is_complete = True  # whether the rules of single nodes tell all
-        found: dict[object, _Check] = {}
+        self._is_complete = True  # whether the rules of single nodes tell all
+        graph, found = self._graph, dict[object, _Check]()
         for node in graph.indexed.nodes:
             if node.op is None:
                 continue
             ins, outs = tuple(map(graph.fact, node.inputs)), graph.node_facts(node)
             if node.subgraphs or not all(is_known(fact.shape) for fact in (*ins, *outs)):
-                self.is_complete = False
+                self._is_complete = False
                 return
             attrs = tuple(sorted((key, value) for key, value in node.attrs.items() if not key.startswith("__")))
             key = (node.op_name, attrs, ins, outs)
@@ -41,9 +44,22 @@ class ShapeChecks:
         self._checks += [check for check in found.values() if check.names]
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether every node gives the shapes that follow from names, where those have these values."""
+        """Whether every node gives the shapes that follow from names, where those have these values: node by node, or
+        where that does not tell, by inference of the whole graph."""
         numbers = _Numbers(values)
-        return all(check.holds(values, numbers) for check in self._checks)
+        if self._is_complete and all(check.holds(values, numbers) for check in self._checks):
+            return True
+        try:
+            plain = self._typed(values)
+        except Error:
+            return False
+        pairs = zip(self._graph.indexed.nodes, plain.indexed.nodes, strict=True)
+        number = cache(lambda dim: substitute(dim, values))
+        return all(
+            named.shape is not None and tuple(map(number, named.shape)) == fact.shape
+            for node, other in pairs
+            for named, fact in zip(self._graph.node_facts(node), plain.node_facts(other))
+        )
 
 
 class _Numbers(dict[Dim, int]):

@@ -12,11 +12,12 @@ from typing import Any
 from weakref import ref
 
 from ...base import counters
-from ...base.errors import RunError
+from ...base.errors import Error, RunError
 from ...base.forks import ForkLock, held_lock, renewed_lock
 from ...base.shape import StaticShape
 from ...core.graph import Graph
 from ...core.infer import infer
+from ...core.ir import Fact
 from ...core.symbolic import names_in
 from ...frontend.specialise import specialised
 from ...passes.fuse import fusible_groups
@@ -57,8 +58,10 @@ class Part:
         deciding: Collection[str] = (),
         order: Sequence[str] = (),
         shared: SharedConstants | None = None,
+        facts: Mapping[str, Fact] | None = None,
     ) -> None:
         self.graph = graph
+        self._facts = facts or {}  # what is known of inputs
         self.source = source
         self.shared = shared or SharedConstants(source.params)
         self.outputs = list(outputs)
@@ -77,6 +80,7 @@ class Part:
         self._open: OpenPrograms | None = None
         if is_whole(graph) and not self.deciding and source.specialise != "always":
             self._open = OpenPrograms(graph, source, self.shared, self.inputs)
+        self._decided: OrderedDict[Key, OpenPrograms | None] = OrderedDict()  # by what decides
         self._alone: Specialiser | None = None
         if self._open is not None and source.specialise == "auto":
             self._alone = Specialiser(self._open, *_hooks(self))
@@ -88,6 +92,7 @@ class Part:
         self._lock = held_lock("table")
         self._turns: dict[Key, ForkLock] = {}  # held while code for a key is made
         self._drawing = renewed_lock()  # held while random numbers are drawn
+        self._deciding = renewed_lock()  # held while it is looked up what serves values that decide
 
     def run(self, values: Mapping[str, Array], names: Mapping[str, int], places: Places | None = None) -> list[Any]:
         """The outputs, for all values that there are so far, and what the names of extents stand for."""
@@ -192,12 +197,42 @@ class Part:
         names: Mapping[str, int],
         progress: Progress | None,
     ) -> Executor:
-        if self._open is not None:
+        programs = self._programs(values)
+        if programs is not None:
             shapes = {name: spec.extents for name, spec in inputs.items()}
-            found = self._open.executor(shapes, lambda make: self._loaded(make, counters.time_point()))
+            found = programs.executor(shapes, lambda make: self._loaded(make, counters.time_point()))
             if found is not None:
                 return found
         return self._loaded(lambda: self._program(inputs, values, names, progress), counters.time_point())
+
+    def _programs(self, values: Mapping[str, Array]) -> OpenPrograms | None:
+        """What serves many sizes, for these values of what decides."""
+        if not values or self.source.specialise == "always":
+            return self._open
+        key = tuple((value.shape, value.tobytes()) for value in values.values())
+        with self._deciding:
+            if key not in self._decided:
+                self._decided[key] = self._opened(values)
+            self._decided.move_to_end(key)
+            if len(self._decided) > MAX_SPECIALISATIONS:
+                self._decided.popitem(last=False)
+            return self._decided[key]
+
+    def _opened(self, values: Mapping[str, Array]) -> OpenPrograms | None:
+        """The same, made anew: all that waits is converted by the names of extents, or nothing comes of it."""
+        facts = {name: self._facts.get(name, Fact()) for name in self.inputs}
+        facts |= {name: Fact(value.shape, value.dtype) for name, value in values.items()}
+        given = {name: (fact.shape, fact.dtype) for name, fact in facts.items()}
+        try:
+            symbol, known = specialised(self.graph, self.source.params, given, values, {})
+            arrays = as_arrays(known)
+            read = [name for name in symbol.list_input_names() if name in facts and name not in arrays]
+            dtypes = {name: dtype for name in read if (dtype := facts[name].dtype) is not None}
+            graph = infer(Graph(symbol.outputs), {name: facts[name].shape for name in read}, dtypes)
+        except Error:  # which code for the shapes at hand will tell
+            return None
+        source = self.source._replace(params=arrays)
+        return OpenPrograms(graph, source, SharedConstants(arrays), self.inputs, facts)
 
     def _program(
         self,
@@ -256,6 +291,7 @@ class Part:
             self._closed = True
             self.executors.clear()
             self.last = self._open = None
+            self._decided.clear()
         if self._alone is not None:
             self._alone.stop()
 
@@ -274,6 +310,7 @@ class Part:
         with self._lock:
             made.__dict__.update(self.__dict__, executors=self.executors.copy())
             made._open = self._open and self._open.copy()
+            made._decided = OrderedDict((key, found and found.copy()) for key, found in self._decided.items())
         if made._open is not None and self._alone is not None:
             made._alone = self._alone.copy(made._open, *_hooks(made))
         made.renew_locks()

@@ -6,14 +6,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...base.dtype import INT64
 from ...base.errors import Error
 from ...core.graph import Graph
 from ...core.infer import infer
-from ...core.ir import Node, NodeEntry
-from ...frontend.deferred import DEFERRED, HOST_STEP, IF_ELSE, LOOP, evaluated, host_outputs, looped
+from ...core.ir import Fact, Node, NodeEntry
+from ...frontend.deferred import DEFERRED, HOST_STEP, IF_ELSE, LOOP, evaluated, host_outputs, looped, turn_shape
+from ...frontend.specialise import specialised
 from ...ops.control_flow import by_input_name, holds, input_name
+from ...runtime.program import Array
 from ..constants import SharedConstants
 from ..model_source import ModelSource
+from ..prepare import as_arrays
 from .cut import HostCall, PartPlan, cut, is_whole
 from .delivery import Delivery
 from .part import Part
@@ -33,7 +37,10 @@ class Schedule:
         self.parts = [
             None if part.symbol is None else _part(part, graph, source, inputs, shared) for part in plan.parts
         ]
-        self._steps = [[_Step(call, source, repeats) for call in part.host] for part in plan.parts]
+        self._steps = [
+            [_Step(call, source, repeats, [*map(graph.fact, call.node.inputs)]) for call in part.host]
+            for part in plan.parts
+        ]
         first = self.parts[0]
         if first is not None and len(self.parts) == 1 and not self._steps[0] and first.outputs == self.outputs:
             self.whole = first
@@ -84,19 +91,19 @@ class Schedule:
 def _part(plan: PartPlan, graph: Graph, source: ModelSource, inputs: Sequence[str], shared: SharedConstants) -> Part:
     assert plan.symbol is not None
     part = Graph(plan.symbol.outputs)
+    variables = [part.indexed.nodes[number] for number in part.indexed.variables]
+    facts = {node.name: graph.fact(NodeEntry(node)) for node in variables if node in graph.indexed.node_id}
     if is_whole(part):
-        variables = [part.indexed.nodes[number] for number in part.indexed.variables]
-        facts = {node.name: graph.fact(NodeEntry(node)) for node in variables if node in graph.indexed.node_id}
         dtypes = {name: fact.dtype for name, fact in facts.items() if fact.dtype is not None}
         part = infer(part, {name: fact.shape for name, fact in facts.items()}, dtypes)
-    return Part(part, source, plan.outputs, plan.deciding, inputs, shared)
+    return Part(part, source, plan.outputs, plan.deciding, inputs, shared, facts)
 
 
 class _Step:
     """A node that runs on the host."""
 
-    def __init__(self, call: HostCall, source: ModelSource, repeats: bool) -> None:
-        self._call = call
+    def __init__(self, call: HostCall, source: ModelSource, repeats: bool, facts: Sequence[Fact]) -> None:
+        self._call, self._facts = call, facts  # what is known of its inputs
         self._repeats = repeats or call.node.op is LOOP
         self.name = call.node.op_name
         self._source = source
@@ -122,7 +129,7 @@ class _Step:
             body.close()
 
     def copy(self) -> _Step:
-        made = _Step(self._call, self._source, self._repeats)
+        made = _Step(self._call, self._source, self._repeats, self._facts)
         made._bodies = {number: body.copy() for number, body in self._bodies.items()}
         return made
 
@@ -140,7 +147,27 @@ class _Step:
             moving = 0 if node.op is IF_ELSE else 2 + node.params.num_states  # what turns of a loop change
             stay = enumerate(self._call.inputs[moving:], moving)
             fixed = {input_name(i): params[name] for i, name in stay if name in params}
-            symbol = node.subgraphs[number]
-            source = self._source._replace(symbol=symbol, params=fixed, shapes={}, dtypes={})
-            body = self._bodies[number] = Schedule(infer(Graph(symbol.outputs)), source, repeats=self._repeats)
+            graph, constants = self._converted(Graph(node.subgraphs[number].outputs), fixed)
+            source = self._source._replace(symbol=graph.symbol, params=constants, shapes={}, dtypes={})
+            body = self._bodies[number] = Schedule(graph, source, repeats=self._repeats)
         return body
+
+    def _converted(self, graph: Graph, fixed: dict[str, Array]) -> tuple[Graph, dict[str, Array]]:
+        """A subgraph and its parameters, with all nodes that wait converted by the names of extents: then its code may
+        serve many sizes. As it is where that cannot be, or where turns change the shape of a state."""
+        node, facts = self._call.node, dict(enumerate(self._facts))
+        following: dict[int, int] = {}  # of what turns change, the output that is the next
+        if node.op is LOOP:
+            facts[0] = Fact(turn_shape(graph.symbol), INT64)
+            following = {1 + place: place for place in range(1 + node.params.num_states)}
+        variables = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
+        known = {input_name(i): (f.shape, f.dtype) for i, f in facts.items() if input_name(i) in variables}
+        try:
+            symbol, params = specialised(graph, fixed, known, {}, {})
+            shapes = {name: shape for name, (shape, _) in known.items() if name not in fixed}
+            dtypes = {name: dtype for name in shapes if (dtype := known[name][1]) is not None}
+            made = infer(Graph(symbol.outputs), shapes, dtypes)
+        except Error:  # which a run will tell
+            return infer(graph), fixed
+        stays = all(made.fact(made.outputs[after]).shape == facts[now].shape for now, after in following.items())
+        return (made, as_arrays(params)) if stays else (infer(graph), fixed)

@@ -16,14 +16,7 @@ from ...base.dtype import FLOAT64, INT64, DType
 from ...base.quiet import quietly
 from ...core.op import Op
 from ...lower.cpu.open.element import Element, element_of
-from ...lower.cpu.open.norms import (
-    column_norm_grad_kernel,
-    column_norm_kernel,
-    part_norm_grad_kernel,
-    part_norm_kernel,
-    row_norm_grad_kernel,
-    row_norm_kernel,
-)
+from ...lower.cpu.open.norms import norm_grad_kernel, norm_kernel, row_norm_grad_kernel, row_norm_kernel
 from ...lower.cpu.open.softmax import cross_entropy_grad_kernel, cross_entropy_kernel, softmax_kernel
 from ...ops._families import pointwise
 from ...ops.math.magnitude import L2NormalizeAttrs
@@ -238,7 +231,7 @@ def _normed_parts(x: Array, sets: Sets, epsilon: float, *scales: Array) -> list[
     """The result, mean and variance."""
     outputs = _outputs(x, sets[0])
     arrays = [*map(dense, (x, *scales)), _wide(epsilon), *outputs]
-    kernel(part_norm_kernel, x.dtype).run(arrays, sets, sets[0], x.size * NORMED)
+    kernel(norm_kernel, False, x.dtype).run(arrays, sets, sets[0], x.size * NORMED)
     return outputs
 
 
@@ -247,7 +240,7 @@ def _part_gradients(g: Array, x: Array, sets: Sets, epsilon: float, gamma: Array
     count, _, parts, *_ = sets
     outputs = _outputs(x, count * parts)
     arrays = [*map(dense, (g, x, gamma)), _wide(epsilon), *outputs, *map(dense, moments)]
-    kernel(part_norm_grad_kernel, bool(moments), x.dtype).run(arrays, sets, count, x.size * NORMED_GRAD)
+    kernel(norm_grad_kernel, False, bool(moments), x.dtype).run(arrays, sets, count, x.size * NORMED_GRAD)
     return outputs
 
 
@@ -304,7 +297,7 @@ def _normed_channels(x: Array, axis: int, epsilon: float, *scales: Array) -> lis
     view = _columns(x, axis)
     if view is None:
         return _normed_parts(x, _batched(x.shape, axis), epsilon, *scales)
-    return _run_columns(column_norm_kernel, view, axis, [view, *map(dense, scales), _wide(epsilon)], (), NORMED)
+    return _run_columns((norm_kernel, True), view, axis, [view, *map(dense, scales), _wide(epsilon)], (), NORMED)
 
 
 def _channel_gradients(g: Array, x: Array, axis: int, epsilon: float, gamma: Array, *moments: Array) -> list[Array]:
@@ -312,18 +305,23 @@ def _channel_gradients(g: Array, x: Array, axis: int, epsilon: float, gamma: Arr
     if view is None:
         return _part_gradients(g, x, _batched(x.shape, axis), epsilon, gamma, *moments)
     before = [dense(np.moveaxis(g, axis, -1)), view, dense(gamma), _wide(epsilon)]
-    return _run_columns(column_norm_grad_kernel, view, axis, before, list(map(dense, moments)), NORMED_GRAD)
+    return _run_columns((norm_grad_kernel, True, True), view, axis, before, list(map(dense, moments)), NORMED_GRAD)
 
 
 def _run_columns(
-    write: Callable[..., Kernel], x: Array, axis: int, before: Sequence[Array], after: Sequence[Array], work: float
+    form: tuple[Callable[..., Kernel], *tuple[bool, ...]],
+    x: Array,
+    axis: int,
+    before: Sequence[Array],
+    after: Sequence[Array],
+    work: float,
 ) -> list[Array]:
     """The outputs of a kernel for data with channels last, which takes arrays before and after them."""
     columns = x.shape[-1]
     outputs = _outputs(x, columns)
     turns = -(-columns // host().lanes(x.dtype))
     scalars = (x.size // columns, columns)
-    kernel(write, x.dtype).run([*before, *outputs, *after], scalars, turns, x.size * work)
+    kernel(*form, x.dtype).run([*before, *outputs, *after], scalars, turns, x.size * work)
     return [np.moveaxis(outputs[0], -1, axis), *outputs[1:]]
 
 

@@ -138,7 +138,9 @@ class Compiled:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
         """A module is copied, and has plans of its own; a function is itself, as everywhere in Python."""
-        return self if self.module is None else _rebuilt(deepcopy(self.module, memo), self.fullgraph, self.programs.dynamic)
+        if self.module is None:
+            return self
+        return _rebuilt(deepcopy(self.module, memo), self.fullgraph, self.programs.dynamic)
 
     def __reduce__(self) -> Any:
         """Plans stay behind. A function that is decorated is found by its name."""

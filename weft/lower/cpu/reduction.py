@@ -135,7 +135,7 @@ def _longest_step(reads: Sequence[Load], var: Var) -> int:
 def choose_vector(axes: Sequence[Axis], body: Stmt, lanes: int) -> Axis | None:
     """The axis whose vectors cost least to load; None when lanes bring nothing."""
     reduction = reduction_of(body)
-    if lanes < 2 or not reduction.loads:
+    if lanes < 2 or not reduction.loads or not reduction.axes:
         return None
     known = [axis for axis in axes if not is_open(axis.extent) and axis.extent > 1]
     costs = [(_cost(axis, body, min(lanes, axis.extent)), axis) for axis in known]

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from ...base.cpu_target import CpuTarget
+from ...base.dtype import FLOAT32, is_float
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
 from ...te.extents import NumberNeeded, Trace, is_open
@@ -19,7 +20,7 @@ from .open_stages import extents_of, nests_kernel, peeled, reductions
 from .pointwise import pointwise_kernel
 from .reduction import has_vectors, reduction_kernel
 
-SHORT = 32  # terms of a sum that is not worth tiles in registers
+SHORT = 32  # terms of a sum of half floats that is not worth tiles in registers, which take each apart once
 
 
 def lower_group(
@@ -47,7 +48,8 @@ def stage_kernel(
     in_tiles = product and has_vectors(axes, body, target)
     has_gaps = strides is not None and any(places[tensor] in strides for tensor in buffers)
     long = any(map(is_open, reduced)) or prod(reduced) > SHORT
-    if (product and not in_tiles and long) or (inside and has_gaps and not axes):
+    narrow = any(is_float(tensor.dtype) and tensor.dtype.itemsize < FLOAT32.itemsize for tensor in buffers)
+    if (product and not in_tiles and long and narrow) or (inside and has_gaps and not axes):
         raise NumberNeeded(inside[0])
     if inside and not in_tiles:
         rows = max(len(axes) - 1, 1) if has_gaps else 0  # axes of what has gaps are not one

@@ -7,7 +7,8 @@ taken in float64 over short sums in the dtype of the data; a set is read from me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from .... import te
@@ -41,6 +42,13 @@ class _Sets(NamedTuple):
     group_step: Expr
     part_step: Expr
     segment_step: Expr
+
+
+class _Matrix(NamedTuple):
+    """Sets that are columns, as many as there are lanes at least."""
+
+    rows: Expr
+    columns: Expr
 
 
 class _Moments(NamedTuple):
@@ -215,189 +223,142 @@ def _row_slopes(
     return lambda j: x(j) if mean is None else x(j) - mean, scale, slope, level
 
 
-# Sets of parts, with a scale for each part.
+# Sets with one scale for all elements of a part: parts that lie anywhere, or columns of a matrix.
 
 
-class _Place:
-    """Where a set lies: element j of a segment of a part, and the channel that has its scale."""
+class _Place(NamedTuple):
+    """A set: its number, the first of its parts and of the channels that have their scales, and how many parts there
+    are; the segments of all of it, their elements, and where they are in memory; the segments of one part, where
+    that begins, and what is done to each of its elements."""
 
-    def __init__(self, b: KernelBuilder, sets: _Sets, number: Expr) -> None:
+    number: Expr
+    first: Expr
+    channel: Expr
+    parts: Expr
+    whole: Segments
+    elements: Expr
+    at: Read
+    part: Segments
+    offset: Element
+    each: Callable[[Expr, Callable[[Expr], list[Stmt]]], None]
+
+
+@contextmanager
+def _part_place(w: _NormBuilder, sets: _Sets) -> Iterator[_Place]:
+    b = w.b
+    with b.parallel("number", sets.sets) as number:
         outer, group = number // sets.groups, number % sets.groups
-        self.sets, self.b = sets, b
-        self.start = b.let("start", outer * sets.outer_step + group * sets.group_step)
-        self.channel = b.let("channel", group * sets.parts)
-        self.first = b.let("first", number * sets.parts)
-        self.count = b.let("count", te.cast(sets.whole_segments * sets.whole_length, FLOAT64))
+        start = b.let("start", outer * sets.outer_step + group * sets.group_step)
+        channel, first = b.let("channel", group * sets.parts), b.let("first", number * sets.parts)
+        count = b.let("count", te.cast(sets.whole_segments * sets.whole_length, FLOAT64))
+        at: Read = lambda segment, j: start + segment * sets.segment_step + j
 
-    def whole(self) -> Segments:
-        return Segments(self.sets.whole_segments, self.sets.whole_length)
+        def each(part: Expr, body: Callable[[Expr], list[Stmt]]) -> None:
+            with b.loop("segment", sets.segments) as segment:
+                begin = b.let("at", at(segment, part * sets.part_step))
+                w.each(sets.length, lambda j: body(begin + j))
 
-    def at(self, segment: Expr, j: Expr) -> Expr:
-        return self.start + segment * self.sets.segment_step + j
+        whole, own = Segments(sets.whole_segments, sets.whole_length), Segments(sets.segments, sets.length)
+        yield _Place(
+            number, first, channel, sets.parts, whole, count, at, own, lambda part: part * sets.part_step, each
+        )
 
 
-def part_norm_kernel(dtype: DType, target: CpuTarget) -> Kernel:
+@contextmanager
+def _column_place(w: _NormBuilder, matrix: _Matrix) -> Iterator[_Place]:
+    """A column in each lane; where they do not come out even, the last turn has the last ones."""
+    b, lanes, (rows, columns) = w.b, w.lanes, matrix
+    with b.parallel("turn", (columns + (lanes - 1)) // lanes) as turn:
+        first = b.let("first_column", minimum(turn * lanes, columns - lanes))
+        count = b.let("count", te.cast(rows, FLOAT64))
+        with b.vector("lane", lanes) as lane:
+            column, whole = first + lane, Segments(COLUMN, rows)
+
+            def each(_: Expr, body: Callable[[Expr], list[Stmt]]) -> None:
+                with b.loop("row", rows) as row:
+                    for store in body(row * columns + column):
+                        b.emit(store)
+
+            at: Read = lambda _, row: row * columns + column
+            yield _Place(column, column, column, COLUMN, whole, count, at, whole, lambda _: as_expr(0), each)
+
+
+def _placed(w: _NormBuilder, columns: bool) -> tuple[Expr, Expr, Expr, AbstractContextManager[_Place]]:
+    """How many elements, sets and parts there are, and a set."""
+    if columns:
+        matrix = _Matrix(*w.scalars(_Matrix))
+        return matrix.rows * matrix.columns, matrix.columns, matrix.columns, _column_place(w, matrix)
+    sets = _Sets(*w.scalars(_Sets))
+    size = sets.sets * sets.whole_segments * sets.whole_length
+    return size, sets.sets, sets.sets * sets.parts, _part_place(w, sets)
+
+
+def norm_kernel(columns: bool, dtype: DType, target: CpuTarget) -> Kernel:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta. Buffers: x, gamma, beta, epsilon in
     float64, result, then mean and variance of each set."""
-    w = _NormBuilder("part_norm", dtype, target)
-    b, sets = w.b, _Sets(*w.scalars(_Sets))
-    size = sets.sets * sets.whole_segments * sets.whole_length
-    (x,), (gamma, beta) = w.args(size, "x"), w.args(sets.sets * sets.parts, "gamma", "beta")
+    w = _NormBuilder("norm", dtype, target)
+    b, (size, sets, parts, places) = w.b, _placed(w, columns)
+    (x,), (gamma, beta) = w.args(size, "x"), w.args(parts, "gamma", "beta")
     epsilon = b.arg("epsilon", FLOAT64, (1,))
-    (y,), (means, variances) = w.args(size, "y"), w.args(sets.sets, "means", "variances")
-    with b.parallel("number", sets.sets) as number:
-        place = _Place(b, sets, number)
-        read = lambda segment, j: x[place.at(segment, j)]
-        own = w.moments(read, place.whole(), place.count, True, epsilon[0])
+    (y,), (means, variances) = w.args(size, "y"), w.args(sets, "means", "variances")
+    with places as place:
+        own = w.moments(lambda s, j: x[place.at(s, j)], place.whole, place.elements, True, epsilon[0])
         assert own.mean is not None
         mean = w.narrow("narrow_mean", own.mean)
-        b.store(means, number, mean)
-        b.store(variances, number, te.cast(own.variance, dtype))
-        with b.loop("part", sets.parts) as part:
+        b.store(means, place.number, mean)
+        b.store(variances, place.number, te.cast(own.variance, dtype))
+        with b.loop("part", place.parts) as part:
             channel = b.let("own_channel", place.channel + part)
             scale = w.narrow("own_scale", own.scale * te.cast(gamma[channel], FLOAT64))
             shift = b.let("shift", beta[channel])
-            with b.loop("segment", sets.segments) as segment:
-                at = b.let("at", place.at(segment, part * sets.part_step))
-                w.each(sets.length, lambda j: [Store(y, (at + j,), (x[at + j] - mean) * scale + shift)])
+            place.each(part, lambda at: [Store(y, (at,), (x[at] - mean) * scale + shift)])
     return lower_vectors(b.finish())
 
 
-def part_norm_grad_kernel(given: bool, dtype: DType, target: CpuTarget) -> Kernel:
+def norm_grad_kernel(columns: bool, given: bool, dtype: DType, target: CpuTarget) -> Kernel:
     """dx = (h - mean h - n mean(h n)) / std + (dmean + 2 dvariance (x - mean)) / count with h =
     gamma g and n = (x - mean) / std; and the sums of g n and g of each part.
 
     Buffers: g, x, gamma, epsilon in float64, dx, sums of g n, sums of g; and where moments are
     given: mean, variance, dmean and dvariance of each set.
     """
-    w = _NormBuilder("part_norm_grad", dtype, target)
-    b, sets = w.b, _Sets(*w.scalars(_Sets))
-    size = sets.sets * sets.whole_segments * sets.whole_length
-    (g, x), (gamma,) = w.args(size, "g", "x"), w.args(sets.sets * sets.parts, "gamma")
+    w = _NormBuilder("norm_grad", dtype, target)
+    b, (size, sets, parts, places) = w.b, _placed(w, columns)
+    (g, x), (gamma,) = w.args(size, "g", "x"), w.args(parts, "gamma")
     epsilon = b.arg("epsilon", FLOAT64, (1,))
-    (dx,), (dgamma, dbeta) = w.args(size, "dx"), w.args(sets.sets * sets.parts, "dgamma", "dbeta")
+    (dx,), (dgamma, dbeta) = w.args(size, "dx"), w.args(parts, "dgamma", "dbeta")
     names = ("means", "variances", "to_means", "to_variances") if given else ()
-    vectors = w.args(sets.sets, *names)
-    with b.parallel("number", sets.sets) as number:
-        place = _Place(b, sets, number)
+    vectors = w.args(sets, *names)
+    with places as place:
         if given:
-            mean_of, variance_of, to_mean, to_variance = (te.cast(vector[number], FLOAT64) for vector in vectors)
+            moments = (te.cast(vector[place.number], FLOAT64) for vector in vectors)
+            mean_of, variance_of, to_mean, to_variance = moments
             own = w.scaled(mean_of, variance_of, epsilon[0])
         else:
-            read = lambda segment, j: x[place.at(segment, j)]
-            own = w.moments(read, place.whole(), place.count, True, epsilon[0])
+            own = w.moments(lambda s, j: x[place.at(s, j)], place.whole, place.elements, True, epsilon[0])
             to_mean = to_variance = te.const(0, FLOAT64)
         assert own.mean is not None
         mean = w.narrow("narrow_mean", own.mean)
         shared, even = (b.alloc(name, FLOAT64, (), scope="register") for name in ("shared", "even"))
         for total in (shared, even):
             b.store(total, (), te.const(0, FLOAT64))
-        with b.loop("part", sets.parts) as part:
-            offset = b.let("offset", part * sets.part_step)
+        with b.loop("part", place.parts) as part:
+            offset = b.let("offset", place.offset(part))
 
             def products(segment: Expr, j: Expr) -> list[Expr]:
                 at = b.let("at", place.at(segment, offset + j))
                 return [g[at] * (x[at] - mean), g[at]]
 
-            along, plain = w.sums(Segments(sets.segments, sets.length), products, 2)
+            along, plain = w.sums(place.part, products, 2)
             b.store(dgamma, place.first + part, te.cast(along * own.scale, dtype))
             b.store(dbeta, place.first + part, te.cast(plain, dtype))
             factor = b.let("factor", te.cast(gamma[place.channel + part], FLOAT64))
             b.store(shared, (), shared[()] + factor * along)
             b.store(even, (), even[()] + factor * plain)
         cubed = own.scale * own.scale * own.scale
-        slope = w.narrow("slope", (shared[()] * cubed - to_variance * 2) / place.count)
-        level = w.narrow("level", (even[()] * own.scale - to_mean) / place.count)
-        with b.loop("part", sets.parts) as part:
+        slope = w.narrow("slope", (shared[()] * cubed - to_variance * 2) / place.elements)
+        level = w.narrow("level", (even[()] * own.scale - to_mean) / place.elements)
+        with b.loop("part", place.parts) as part:
             scale = w.narrow("own_scale", own.scale * te.cast(gamma[place.channel + part], FLOAT64))
-            with b.loop("segment", sets.segments) as segment:
-                at = b.let("at", place.at(segment, part * sets.part_step))
-
-                def element(j: Expr) -> list[Stmt]:
-                    rest = (x[at + j] - mean) * slope + level
-                    return [Store(dx, (at + j,), g[at + j] * scale - rest)]
-
-                w.each(sets.length, element)
-    return lower_vectors(b.finish())
-
-
-# Sets that are columns of a matrix.
-
-
-class _Matrix(NamedTuple):
-    """Rows, columns (as many as there are lanes at least), and where the lanes of a turn begin: the
-    last ones where the columns do not come out even."""
-
-    rows: Expr
-    columns: Expr
-
-    def turns(self, lanes: int) -> Expr:
-        return (self.columns + (lanes - 1)) // lanes
-
-    def first(self, turn: Expr, lanes: int) -> Expr:
-        return minimum(turn * lanes, self.columns - lanes)
-
-
-def column_norm_kernel(dtype: DType, target: CpuTarget) -> Kernel:
-    """gamma (x - mean) / sqrt(variance + epsilon) + beta for each column. Buffers: x, gamma, beta,
-    epsilon in float64, result, then mean and variance."""
-    w = _NormBuilder("column_norm", dtype, target)
-    b, lanes, matrix = w.b, w.lanes, _Matrix(*w.scalars(_Matrix))
-    rows, columns = matrix
-    (x,), (gamma, beta) = w.args(rows * columns, "x"), w.args(columns, "gamma", "beta")
-    epsilon = b.arg("epsilon", FLOAT64, (1,))
-    (y,), (means, variances) = w.args(rows * columns, "y"), w.args(columns, "means", "variances")
-    with b.parallel("turn", matrix.turns(lanes)) as turn:
-        first = b.let("first_column", matrix.first(turn, lanes))
-        count = b.let("count", te.cast(rows, FLOAT64))
-        with b.vector("lane", lanes) as lane:
-            column = first + lane
-            read = lambda _, row: x[row * columns + column]
-            own = w.moments(read, Segments(COLUMN, rows), count, True, epsilon[0])
-            assert own.mean is not None
-            mean = w.narrow("narrow_mean", own.mean)
-            b.store(means, column, mean)
-            b.store(variances, column, te.cast(own.variance, dtype))
-            scale = w.narrow("own_scale", own.scale * te.cast(gamma[column], FLOAT64))
-            shift = b.let("shift", beta[column])
-            with b.loop("row", rows) as row:
-                at = row * columns + column
-                b.store(y, at, (x[at] - mean) * scale + shift)
-    return lower_vectors(b.finish())
-
-
-def column_norm_grad_kernel(dtype: DType, target: CpuTarget) -> Kernel:
-    """As `part_norm_grad_kernel` with moments given, for each column. Buffers: g, x, gamma, epsilon
-    in float64, dx, dgamma, dbeta, mean, variance, dmean, dvariance."""
-    w = _NormBuilder("column_norm_grad", dtype, target)
-    b, lanes, matrix = w.b, w.lanes, _Matrix(*w.scalars(_Matrix))
-    rows, columns = matrix
-    (g, x), (gamma,) = w.args(rows * columns, "g", "x"), w.args(columns, "gamma")
-    epsilon = b.arg("epsilon", FLOAT64, (1,))
-    (dx,), (dgamma, dbeta) = w.args(rows * columns, "dx"), w.args(columns, "dgamma", "dbeta")
-    vectors = w.args(columns, "means", "variances", "to_means", "to_variances")
-    with b.parallel("turn", matrix.turns(lanes)) as turn:
-        first = b.let("first_column", matrix.first(turn, lanes))
-        count = b.let("count", te.cast(rows, FLOAT64))
-        with b.vector("lane", lanes) as lane:
-            column = first + lane
-            mean_of, variance, to_mean, to_variance = (te.cast(vector[column], FLOAT64) for vector in vectors)
-            own = w.scaled(mean_of, variance, epsilon[0])
-            mean = w.narrow("narrow_mean", mean_of)
-
-            def products(_: Expr, row: Expr) -> list[Expr]:
-                at = row * columns + column
-                return [g[at] * (x[at] - mean), g[at]]
-
-            along, plain = w.sums(Segments(COLUMN, rows), products, 2)
-            b.store(dgamma, column, te.cast(along * own.scale, dtype))
-            b.store(dbeta, column, te.cast(plain, dtype))
-            inner = b.let("inner", own.scale * te.cast(gamma[column], FLOAT64))
-            bent = along * inner * own.scale * own.scale
-            slope = w.narrow("slope", (bent - to_variance * 2) / count)
-            level = w.narrow("level", (plain * inner - to_mean) / count)
-            scale = w.narrow("own_scale", inner)
-            with b.loop("row", rows) as row:
-                at = row * columns + column
-                b.store(dx, at, g[at] * scale - ((x[at] - mean) * slope + level))
+            place.each(part, lambda at: [Store(dx, (at,), g[at] * scale - ((x[at] - mean) * slope + level))])
     return lower_vectors(b.finish())
