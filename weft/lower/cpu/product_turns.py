@@ -12,6 +12,7 @@ TURNS_PER_CORE = 4
 MOST_GROUPS = 32  # ways to cut columns that are looked at
 WAITING = 0.2  # of a turn, for the thread that is done last
 PACKING = 12.0  # of an element of b, in multiplications of one
+FAR_PACKING = 30.0  # of one that another kernel of the same program computed: it comes from a cache far away
 LOADING = {"rows": 5.0, "packed": 24.0, "dot": 5.0}  # of an element of a
 EVEN = 8  # products that a part is a multiple of
 NARROW = 0.4  # of what a panel costs that is not as wide as a tile
@@ -29,7 +30,13 @@ def even_part(depth: int) -> int:
 
 
 def turn_of(
-    kind: str, batch: int, extents: tuple[int, int, int], size: TileSize, most: int, target: CpuTarget
+    kind: str,
+    batch: int,
+    extents: tuple[int, int, int],
+    size: TileSize,
+    most: int,
+    target: CpuTarget,
+    packing: float = PACKING,
 ) -> tuple[int, int]:
     """Rows and columns of a turn, multiples of a tile's rows and lanes, the columns at most `most`: what the target is
     expected to be done with first. `extents`: rows, products of a sum, columns."""
@@ -45,7 +52,7 @@ def turn_of(
         for count in wanted:
             turn_rows = -(-rows // (-(-count // groups) * size.rows)) * size.rows
             turns = batch * -(-columns // turn_columns) * -(-rows // turn_rows)
-            cost = 1 + PACKING / min(turn_rows, rows) + LOADING[kind] / min(turn_columns, columns)
+            cost = 1 + packing / min(turn_rows, rows) + LOADING[kind] / min(turn_columns, columns)
             cost += NARROW * (-turn_columns % size.width) / turn_columns
             time = cost * turn_rows * turn_columns * (-(-turns // cores) + waiting)
             best = min(best, (time, turn_rows, turn_columns))
