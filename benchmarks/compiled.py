@@ -154,7 +154,7 @@ def _first(call: Callable[[], Any], library: Any) -> tuple[float, int | None]:
 
 
 class Process:
-    """A contender that answers requests; one that ended gives infinity, and `why` is the last line that it wrote."""
+    """A contender that answers requests; one that ended gives None, and `why` is its last error."""
 
     def __init__(self, contender: str, threads: int, **environment: str) -> None:
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in `end`
@@ -179,7 +179,8 @@ class Process:
         if line:
             return json.loads(line)
         self.errors.seek(0)
-        self.why = (self.errors.read().strip().splitlines() or ["it ended"])[-1]
+        lines = self.errors.read().strip().splitlines()
+        self.why = ([line for line in lines if "Error:" in line] or lines or ["it ended"])[-1]
         return None
 
     def end(self) -> None:
