@@ -1,29 +1,39 @@
 #!/usr/bin/env python3
-"""Compiled training steps against eager ones, weft's and PyTorch's: each in a process of its own, rounds alternating.
+"""Compiled training steps against eager ones, weft's and PyTorch's, and against torch.compile's: each in a process of
+its own, rounds alternating. Then the seconds of the first call: weft's with an empty disk cache, and in the next
+process; torch.compile's with an empty one.
 
     python benchmarks/compiled.py                the table
     python benchmarks/compiled.py mlp            one case
     python benchmarks/compiled.py compiled 2     one contender, as the table starts it: a line of input
                                                  "case runs" gives the seconds of the best run
 
-With one thread, seconds are those of the calling thread: other work on the machine does not count.
+With one thread, seconds are those of the calling thread: other work on the machine does not count. torch.compile needs
+a compiler for C++; where it does not run, its seconds are infinite, and a line says why.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import math
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 ROUNDS, THREADS = 6, 2
-CONTENDERS = {"compiled": "weft", "weft": "weft", "torch": "torch"}
+CONTENDERS = {"compiled": "weft", "weft": "weft", "torch": "torch", "torch.compile": "torch"}
+FIRST = "first call"  # a request for its seconds, and how many kernels were compiled
+COMPILING = ("compiled", "torch.compile")
 BOUND = 0.8  # of PyTorch's time
+COMPILED_BOUND, FIRST_BOUND = 1.0, 0.1  # of torch.compile's, and of its first call
 
 
 def _labels(lib: Any, rng: np.random.Generator, classes: int, count: int) -> Any:
@@ -92,7 +102,7 @@ def made(contender: str, lib: Any, case: str) -> Callable[[], Any]:
     rng = np.random.default_rng(0)
     if case == "add 16":
         a, b = _images(lib, rng, 16), _images(lib, rng, 16)
-        add = lib.compile(lambda x, y: x + y) if contender == "compiled" else lambda x, y: x + y
+        add = lib.compile(lambda x, y: x + y) if contender in COMPILING else lambda x, y: x + y
         return lambda: add(a, b)
     lib.manual_seed(0)
     model, x, labels = NETWORKS[case][0](lib, rng)
@@ -105,7 +115,9 @@ def made(contender: str, lib: Any, case: str) -> Callable[[], Any]:
         optimizer.step()
         return loss
 
-    call = lib.compile(step, fullgraph=True) if contender == "compiled" else step
+    # torch.compile makes graphs of what is before and after `backward()`.
+    options = {"fullgraph": True} if contender == "compiled" else {}
+    call = lib.compile(step, **options) if contender in COMPILING else step
     return lambda: call(x, labels)
 
 
@@ -117,6 +129,9 @@ def answer(contender: str, threads: int) -> None:
     calls: dict[str, Callable[[], Any]] = {}
     for line in sys.stdin:
         case, runs = json.loads(line)
+        if runs == FIRST:
+            print(json.dumps(_first(made(contender, library, case), library)), flush=True)
+            continue
         if case not in calls:
             calls[case] = made(contender, library, case)
             calls[case]()
@@ -129,45 +144,119 @@ def answer(contender: str, threads: int) -> None:
         print(json.dumps(best), flush=True)
 
 
-def measure(names: list[str], threads: int = THREADS, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
-    """Seconds by case and contender: the best of alternating rounds."""
-    running = {
-        contender: subprocess.Popen(
+def _first(call: Callable[[], Any], library: Any) -> tuple[float, int | None]:
+    """The seconds of a first call, and how many kernels were compiled, where that is known."""
+    start = time.perf_counter()
+    call()
+    seconds = time.perf_counter() - start
+    is_ours = library.__name__ == "weft"
+    return seconds, importlib.import_module("weft.compiler.kernels").kernel_cache.misses if is_ours else None
+
+
+class Process:
+    """A contender that answers requests; one that ended gives None, and `why` is its last error."""
+
+    def __init__(self, contender: str, threads: int, **environment: str) -> None:
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in `end`
+        self.running = subprocess.Popen(
             [sys.executable, __file__, contender, str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self.errors,
             text=True,
+            env={**os.environ, **environment},
         )
-        for contender in CONTENDERS
-    }
-    best: dict[str, dict[str, float]] = {name: dict.fromkeys(CONTENDERS, float("inf")) for name in names}
+        self.why = ""
+
+    def ask(self, case: str, runs: int | str) -> Any:
+        assert self.running.stdin is not None
+        assert self.running.stdout is not None
+        if self.why:
+            return None
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps([case, runs]), file=self.running.stdin, flush=True)
+        line = self.running.stdout.readline()
+        if line:
+            return json.loads(line)
+        self.errors.seek(0)
+        lines = self.errors.read().strip().splitlines()
+        self.why = ([line for line in lines if "Error:" in line] or lines or ["it ended"])[-1]
+        return None
+
+    def end(self) -> None:
+        assert self.running.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.running.stdin.close()
+        self.running.wait()
+        self.errors.close()
+
+
+def measure(names: list[str], threads: int = THREADS, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
+    """Seconds by case and contender: the best of alternating rounds, infinity for one that does not run."""
+    running = {contender: Process(contender, threads) for contender in CONTENDERS}
+    best: dict[str, dict[str, float]] = {name: dict.fromkeys(CONTENDERS, math.inf) for name in names}
     try:
         for name in names:
             for _ in range(rounds):
                 for contender, process in running.items():
-                    assert process.stdin is not None
-                    assert process.stdout is not None
-                    print(json.dumps([name, CASES[name]]), file=process.stdin, flush=True)
-                    best[name][contender] = min(best[name][contender], json.loads(process.stdout.readline()))
+                    seconds = process.ask(name, CASES[name])
+                    best[name][contender] = min(best[name][contender], math.inf if seconds is None else seconds)
     finally:
-        for process in running.values():
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait()
+        for contender, process in running.items():
+            process.end()
+            if process.why:
+                print(f"# {contender} does not run: {process.why}", flush=True)
     return best
+
+
+class FirstCalls(NamedTuple):
+    """Seconds of first calls, and how many kernels weft compiled in the second process."""
+
+    empty: float
+    next: float
+    compiled_next: int
+    torch: float
+
+
+def first_calls(name: str, threads: int = THREADS) -> FirstCalls:
+    """First calls of a case, each in a new process."""
+
+    def first(contender: str, **environment: str) -> Any:
+        process = Process(contender, threads, **environment)
+        answer = process.ask(name, FIRST)
+        process.end()
+        if answer is None:
+            print(f"# {contender} does not run: {process.why}", flush=True)
+        return answer or (math.inf, None)
+
+    with tempfile.TemporaryDirectory() as folder:
+        empty, _ = first("compiled", WEFT_CACHE_DIR=folder)
+        again, count = first("compiled", WEFT_CACHE_DIR=folder)
+    with tempfile.TemporaryDirectory() as folder:
+        theirs, _ = first("torch.compile", TORCHINDUCTOR_CACHE_DIR=folder)
+    return FirstCalls(empty, again, count, theirs)
 
 
 def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in CONTENDERS:
         answer(sys.argv[1], int(sys.argv[2]))
         return
-    print(f"{'case':<14} {'compiled':>13} {'weft':>13} {'PyTorch':>13} {'over weft':>10} {'over PyTorch':>13}")
-    for name in sys.argv[1:] or CASES:
+    names = sys.argv[1:] or list(CASES)
+    titles = " ".join(f"{name:>13}" for name in ("compiled", "weft", "PyTorch", "torch.compile"))
+    print(f"{'case':<14} {titles} {'over weft':>10} {'over PyTorch':>13} {'over torch.compile':>19}")
+    for name in names:
         times = measure([name])[name]
         ours = times["compiled"]
         shown = " ".join(f"{times[contender] * 1e6:>10.1f} us" for contender in CONTENDERS)
+        ratios = f"{ours / times['weft']:>10.2f} {ours / times['torch']:>13.2f} {ours / times['torch.compile']:>19.2f}"
         late = "" if ours / times["torch"] <= BOUND else f"  above {BOUND}"
-        print(f"{name:<14} {shown} {ours / times['weft']:>10.2f} {ours / times['torch']:>13.2f}{late}", flush=True)
+        print(f"{name:<14} {shown} {ratios}{late}", flush=True)
+    titles = " ".join(f"{name:>13}" for name in ("compiled", "next process", "kernels then", "torch.compile"))
+    print(f"\n{'first call':<14} {titles} {'over':>6}")
+    for name in names:
+        found = first_calls(name)
+        shown = f"{found.empty:>11.2f} s {found.next:>11.2f} s {found.compiled_next:>13} {found.torch:>11.2f} s"
+        print(f"{name:<14} {shown} {found.empty / found.torch:>6.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -508,8 +508,21 @@ def compiled_steps() -> Iterator[Figure]:
         if name in compiled.NETWORKS:
             print(f"# {name}: {ours:.5f} s, eager {times['weft']:.5f} s, PyTorch {theirs:.5f} s", flush=True)
             yield Figure(f"compiled step over PyTorch's: {name}", ours / theirs, "x", 0, compiled.BOUND)
+            yield from _beside_torch_compile(name, ours, times["torch.compile"])
         else:
             yield Figure("compiled call of one small operator", ours * 1e6, "us", 0, 5)
+
+
+def _beside_torch_compile(name: str, ours: float, theirs: float) -> Iterator[Figure]:
+    """What needs torch.compile is left out where it does not run, which a line has said."""
+    first = compiled.first_calls(name)
+    print(f"# {name}: first call {first.empty:.2f} s, in the next process {first.next:.2f} s", flush=True)
+    if theirs < float("inf"):
+        yield Figure(f"compiled step over torch.compile's: {name}", ours / theirs, "x", 0, compiled.COMPILED_BOUND)
+    if first.torch < float("inf"):
+        ratio = first.empty / first.torch
+        yield Figure(f"first call over torch.compile's: {name}", ratio, "x", 0, compiled.FIRST_BOUND)
+    yield Figure(f"kernels that the next process compiles: {name}", float(first.compiled_next), "", 0, 0)
 
 
 # viewer: pages that `weft view` writes, in Chromium.
