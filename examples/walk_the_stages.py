@@ -58,17 +58,11 @@ def stage(title: str, text: str, full: bool) -> None:
         print(f"... {left} more lines")
 
 
-# What is shown of each stage.
+# What is shown of each stage. There are more to watch (each pass, each decision, each step): `weft view` shows them.
 VIEWS = {
     "model": ("read from the file", lambda symbol: weft.graph.create(symbol).ir()),
     "types": ("with shapes and types", lambda graph: graph.ir(join_entry_attrs=["shape"])),
-    "pass": ("after one pass", lambda run: f"# {run.name}\n{run.after.ir(join_entry_attrs=['shape'])}"),
-    "altered": ("asked for its layout", str),
-    "decision": ("a choice by costs", str),
-    "lowered": ("a group, and how many kernels", lambda made: f"{operators(made.group)}: {len(made.kernels)}"),
-    "step": ("a step of the program", lambda step: f"{step.name}: {step.work} element operations"),
     "graph": ("after the passes", lambda graph: graph.ir(join_entry_attrs=["shape"])),
-    "prepared": ("with constants computed", lambda made: made.graph.ir(join_entry_attrs=["shape"])),
     "groups": ("groups, each one piece of code", lambda groups: "\n".join(map(operators, groups))),
     "loops": ("a group as loops", show),
     "text": ("as LLVM IR", str),
@@ -90,6 +84,7 @@ def main(full: bool) -> None:
         path.write_bytes(data)
         with watched(lambda stage: reached.setdefault(stage.title, []).append(stage)):
             compiled = weft.compile(path)
+    reached = {title: stages for title, stages in reached.items() if title in VIEWS}
     for number, (title, stages) in enumerate(reached.items(), 1):
         what, view = VIEWS[title]
         more = f", the first of {len(stages)}" if len(stages) > 1 else ""

@@ -12,10 +12,10 @@ from weft.testing import resnet
 ORDER = "model types graph groups loops text code program executor".split()
 
 
-def stages_of(model, **options):
+def stages_of(model, details=False, **options):
     reached = []
     forget_groups()
-    with config.override(cache=False), watched(reached.append):
+    with config.override(cache=False), watched(reached.append, details):
         weft.compile(model, **options)
     return reached
 
@@ -57,7 +57,7 @@ def test_open_shapes_are_typed_when_they_are_known():
 def test_details_of_a_compilation():
     """Passes hand graphs on to each other, decisions take the cheapest way, and steps are those of the program."""
     symbol, params = resnet.get_workload(1, image_shape=(3, 32, 32), num_layers=18, width=0.25)
-    reached = stages_of((symbol, params), shape={"data": (1, 3, 32, 32)})
+    reached = stages_of((symbol, params), details=True, shape={"data": (1, 3, 32, 32)})
     values = lambda title: [stage.value for stage in reached if stage.title == title]
     passes = values("pass")
     assert [run.name for run in passes][:4] == ["FuseQuantised", "SettleInitialisers", "DropEmpty", "SimplifyInference"]
@@ -77,6 +77,6 @@ def test_a_pass_of_a_user_is_told_with_its_file():
         return graph
 
     reached = []
-    with watched(reached.append):
+    with watched(reached.append, details=True):
         weft.graph.create(weft.symbol.exp(weft.symbol.Variable("x"))).apply("KeepAsItIsForStages")
     assert [(stage.title, stage.file) for stage in reached] == [("pass", "test_stages.py")]

@@ -162,8 +162,7 @@ def test_search_goes_to_a_node_inside_blocks(browser):
 
 
 def test_a_kernel_shows_its_code_side_by_side(browser):
-    browser.click("#tab-kernels")
-    browser.click(".steps tbody tr:nth-child(3) .link")
+    press_box(browser, labelled(browser, "softmax"))
     texts = browser.until("""
         const text = name => document.querySelector(`.${name} pre`)?.textContent ?? "";
         const found = ["loops", "llvm", "assembly"].map(text);

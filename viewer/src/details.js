@@ -91,8 +91,8 @@ export function codeView(app, program, number) {
   const source = column("Source nodes", "sources",
     h("ul", { class: "links" }, [...new Set(step.sources)].map((key) => h("li", {}, h("button", { class: "link", onclick: () => app.gotoName(program, key) }, program.names[key])))),
     h("h4", {}, "Operators"), h("p", {}, step.operators.join(", ")),
-    stepFacts(app, program, step),
     [...step.decisions, ...(step.kernel?.decisions ?? [])].map(decision),
+    h("h4", {}, "Facts"), stepFacts(app, program, step),
     h("h4", {}, "Buffers"), buffers(program, step));
   columns.append(source);
   if (step.kernel) {

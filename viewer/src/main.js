@@ -15,7 +15,7 @@ class App {
     this.program = data.programs[0];
     this.other = data.programs[1] ?? null;
     this.moment = this.program.snapshots.length - 1;
-    this.side = this.other ? "other" : "none";
+    this.side = this.other && this.other.model !== this.program.model ? "other" : "none"; // parts of one are not compared
     this.metric = null;
     this.parameters = false;
     this.panes = [new Pane(this, "graph"), new Pane(this, "before")];

@@ -331,7 +331,9 @@ export class Pane {
       const id = event.target.closest("[data-id]")?.dataset.id;
       if (!id) return this.select(null);
       this.select(id);
-      if (this.tree.items.get(id).kind === "scope") this.toggle(id);
+      const item = this.tree.items.get(id);
+      if (item.kind === "scope") this.toggle(id);
+      else if (item.node.step >= 0) this.app.open(this, item);
     });
     svg.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;

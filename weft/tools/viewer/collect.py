@@ -192,7 +192,7 @@ class _Watch:
         made = self.programs[number]
         program = made.executor.latest if made.executor is not None else made.program
         name = title if len(self.programs) == 1 else f"{title}, part {number + 1}"
-        view = ProgramView(name, program.target, self.target.isa, _rates(self.target))
+        view = ProgramView(name, title, program.target, self.target.isa, _rates(self.target))
         view.inputs, view.outputs = [*map(str, program.inputs)], [*map(str, program.outputs)]
         view.compile_seconds = float(program.facts.get("total_seconds", 0))
         view.constant_bytes = sum(array.nbytes for array in program.constants)

@@ -52,8 +52,9 @@ class _Texts:
 
 def _program(program: ProgramView, texts: _Texts) -> dict[str, Any]:
     strings = Names()
-    plain = "title target isa rates names inputs outputs arena_bytes constant_bytes code_bytes compile_seconds".split()
-    made = {name: getattr(program, name) for name in (*plain, "run_seconds", "threads")}
+    plain = "title model target isa rates names inputs outputs threads".split()
+    sizes = "arena_bytes constant_bytes code_bytes compile_seconds run_seconds".split()
+    made = {name: getattr(program, name) for name in (*plain, *sizes)}
     return {
         **made,
         "scopes": [(scope.label, scope.parent) for scope in program.scopes],

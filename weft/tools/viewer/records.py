@@ -91,6 +91,7 @@ class ProgramView:
     """One program: most models are one, and those in which values decide what comes next are several."""
 
     title: str
+    model: str  # the title of the whole model
     target: str
     isa: str
     rates: dict[str, float]  # of one core of the target, where they are known
