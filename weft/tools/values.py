@@ -70,7 +70,8 @@ def compilation_of(model: CompiledModel, progress: Progress | None = None) -> Co
             made.passes.append(PassRun("PrecomputePrune", before, stage.value.graph, known))
             constants.update(stage.value.constants)
         elif stage.title == "pass" and get_pass(stage.value.name).changes_graph:
-            made.passes.append(PassRun(*stage.value, dict(constants)))
+            name, before, after = stage.value
+            made.passes.append(PassRun(name, before, after, dict(constants)))
         elif stage.title == "types":
             made.graph = stage.value
         elif stage.title == "assembled":

@@ -42,7 +42,7 @@ class _Exporting(OneGraph):
     def draws(self, generator: Any) -> None:
         self.give_up("random numbers are drawn")
 
-    def act(self, function: Any) -> Any:
+    def act(self, function: Any, optimizer: Any = None) -> Any:
         self._refuse("an optimiser steps in it", "a file has operators alone", _PARTS)
 
     def _break(self, why: str) -> None:
