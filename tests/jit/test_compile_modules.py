@@ -159,6 +159,31 @@ def test_modules_whose_gradients_are_asked_for_outside(network, rng):
     assert compiled.explain().eager is None
 
 
+def test_compiled_modules_are_parts_of_others():
+    """With their parameters, modes, hooks and states, whose keys are PyTorch's."""
+    torch = oracle("torch")
+    inner = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5))
+    outer = nn.Sequential(weft.compile(inner), nn.Linear(3, 2))
+    theirs = torch.nn.Sequential(torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 3))), torch.nn.Linear(3, 2))
+    assert list(outer.state_dict()) == list(theirs.state_dict())
+    assert [p is q for p, q in zip(outer.parameters(), inner.parameters())] == [True, True]
+    outer.eval()
+    assert not inner[1].training
+    seen = []
+    outer[0].register_forward_hook(lambda module, args, result: seen.append(result.shape))
+    x = weft.randn(5, 4)
+    before = outer(x)
+    assert seen == [(5, 3)]
+    optimizer = weft.optim.SGD(outer.parameters(), lr=0.5)
+    before.sum().backward()
+    optimizer.step()
+    weight = inner[0].weight.detach().numpy()
+    hidden = x.numpy() @ weight.T + inner[0].bias.detach().numpy()
+    wanted = hidden @ outer[1].weight.detach().numpy().T + outer[1].bias.detach().numpy()
+    np.testing.assert_allclose(outer(x).detach().numpy(), wanted, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(before.detach().numpy(), wanted)
+
+
 def test_inference_and_training_are_other_plans(rng):
     model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5))
     compiled = weft.compile(model)

@@ -7,7 +7,6 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,6 @@ from ...eager.functions.around import LAYERS
 from ...eager.recording import StandIn
 from ...eager.tensor.tensor import Tensor
 from ...eager.tensor.types import get_default_dtype
-from ...nn.modules.module import Module
 from .guards import CONTAINERS, PLAIN, Guards, Reached
 from .plan import Act, Again, Finish, Host, Path, Result, SetGrads, Table, Touch, straight
 from .recorder import Break, GivenUp, Recorder, seen_of
@@ -53,10 +51,6 @@ class Plan:
         self.straight = straight(self.path, self.rows)  # type: ignore[arg-type]
 
 
-def _rebuilt(module: Module, fullgraph: bool, dynamic: bool | None) -> Compiled:
-    return Compiled(module.__call__, fullgraph, module, dynamic)
-
-
 class Explanation(NamedTuple):
     """What became of a function: how many plans there are, where it asks for values, why it is not compiled, how many
     programs were made, and which of them are open, in which names, or why they are not."""
@@ -81,16 +75,10 @@ class Compiled:
     """A function as native programs. Calls with other shapes, dtypes or numbers are traced anew; where sizes alone are
     others, they run the same programs."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        fullgraph: bool = False,
-        module: Module | None = None,
-        dynamic: bool | None = None,
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], fullgraph: bool = False, dynamic: bool | None = None) -> None:
         functools.update_wrapper(self, function)
         self.programs = Programs(dynamic)
-        self.function, self.fullgraph, self.module = function, fullgraph, module
+        self.function, self.fullgraph = function, fullgraph
         self.plans: Kept[list[Plan]] = Kept(KEPT_PLANS)
         self.eager: str | None = None
         self._tracing = renewed_lock()
@@ -131,26 +119,17 @@ class Compiled:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "module" or self.__dict__.get("module") is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self.module, name)
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
-        """A module is copied, and has plans of its own; a function is itself, as everywhere in Python."""
-        if self.module is None:
-            return self
-        return _rebuilt(deepcopy(self.module, memo), self.fullgraph, self.programs.dynamic)
+        """A function is itself, as everywhere in Python."""
+        return self
 
     def __reduce__(self) -> Any:
         """Plans stay behind. A function that is decorated is found by its name."""
-        if self.module is not None:
-            return _rebuilt, (self.module, self.fullgraph, self.programs.dynamic)
         name = getattr(self, "__qualname__", "")
         home = sys.modules.get(getattr(self, "__module__", ""))
         if getattr(home, name, None) is self:
             return name
-        return type(self), (self.function, self.fullgraph)
+        return type(self), (self.function, self.fullgraph, self.programs.dynamic)
 
     def explain(self) -> Explanation:
         """What became of the calls so far.
@@ -213,7 +192,7 @@ class Compiled:
         with self._tracing:
             path = Path() if plan is None else plan.path
             recorder = Recorder(self.fullgraph, path, done, table, self.programs)
-            reached = Reached([self.function, self.module, *_objects([args, kwargs])])
+            reached = Reached([self.function, *_objects([args, kwargs])])
             try:
                 finish = self._recorded(recorder, reached, args, kwargs, tensors)
             except GivenUp as why:

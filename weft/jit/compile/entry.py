@@ -10,6 +10,7 @@ from ...compiler.model import compile as compile_model
 from ...core.symbol import Symbol
 from ...nn.modules.module import Module
 from .compiled import Compiled
+from .compiled_module import CompiledModule
 
 _MISSING: Any = object()
 
@@ -39,18 +40,18 @@ def compile(model: Any = _MISSING, *, fullgraph: bool = False, dynamic: bool | N
     if model is _MISSING:
         return partial(compile, fullgraph=fullgraph, dynamic=dynamic, **options)
     if isinstance(model, Module):
-        return _checked(Compiled(model.__call__, fullgraph, model, dynamic), options)
+        return _checked(model, CompiledModule(model, fullgraph, dynamic), options)
     if callable(model) and not isinstance(model, Symbol):
-        return _checked(Compiled(model, fullgraph, dynamic=dynamic), options)
+        return _checked(model, Compiled(model, fullgraph, dynamic), options)
     return compile_model(model, **options)
 
 
 PYTORCH_OPTIONS = {"backend", "mode", "options", "disable"}
 
 
-def _checked(made: Compiled, options: dict[str, Any]) -> Any:
+def _checked(given: Any, made: Any, options: dict[str, Any]) -> Any:
     """PyTorch's options choose among its backends, of which there is one here."""
     unknown = options.keys() - PYTORCH_OPTIONS
     if unknown:
         raise InvalidValue(f"a function is compiled without {', '.join(sorted(unknown))}", why="that is for models")
-    return made.function if options.get("disable") else made
+    return given if options.get("disable") else made
