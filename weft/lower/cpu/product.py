@@ -31,7 +31,7 @@ from ..group import LoweredKernel, Strides, kernel_name
 from .long_sums import LONG_PRODUCT
 from .open.matrices.pack import Columns, pack_panel, pack_rows
 from .open.tile import TileSize, ceil_div, clamped, lanes_from, opaque, tile_size
-from .product_turns import BLOCK, FAR_PACKING, even_part, turn_of
+from .product_turns import BLOCK, even_part, far_packing, turn_of
 from .stage import lower_group
 from .tile import balanced, registers
 from .tile_walk import Sizes, choose, counted, even_groups, leading_index, place_of, tiles_and_rest, total_of
@@ -175,7 +175,7 @@ def _packing_plan(
     block = min(even_part(depth), depth)
     most = packing.elements // (block * size.width) * size.width
     kind = "packed" if packing.rows else "rows"
-    turn_rows, turn_columns = turn_of(kind, batch, extents, size, most, target, FAR_PACKING)
+    turn_rows, turn_columns = turn_of(kind, batch, extents, size, most, target, far_packing(target))
     return open_plan(extents, size, block, turn_rows // size.rows, turn_columns // size.lanes)
 
 

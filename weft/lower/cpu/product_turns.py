@@ -12,8 +12,8 @@ TURNS_PER_CORE = 4
 MOST_GROUPS = 32  # ways to cut columns that are looked at
 WAITING = 0.2  # of a turn, for the thread that is done last
 PACKING = 12.0  # of an element of b, in multiplications of one
-FAR_PACKING = 30.0  # of one that another kernel of the same program computed: it comes from a cache far away
 LOADING = {"rows": 5.0, "packed": 24.0, "dot": 5.0}  # of an element of a
+FLOAT_BYTES = 4
 EVEN = 8  # products that a part is a multiple of
 NARROW = 0.4  # of what a panel costs that is not as wide as a tile
 
@@ -21,6 +21,12 @@ NARROW = 0.4  # of what a panel costs that is not as wide as a tile
 def products_per_nanosecond(target: CpuTarget) -> float:
     """Of one core, in register tiles."""
     return target.facts.flops / 2e9
+
+
+def far_packing(target: CpuTarget) -> float:
+    """PACKING of an element that another kernel of the same program computed, which comes from the last cache. Doubles
+    are twice as long, and their products take twice as long: it is the same."""
+    return PACKING + FLOAT_BYTES / target.facts.last_rate * target.facts.flops / 2
 
 
 def even_part(depth: int) -> int:
