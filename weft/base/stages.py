@@ -38,6 +38,23 @@ Look = Callable[[Stage], None]
 _look: ContextVar[tuple[Look, bool] | None] = ContextVar("weft_stages", default=None)
 
 
+_recording: ContextVar[bool] = ContextVar("weft_recording", default=False)
+
+
+@contextmanager
+def recording() -> Iterator[None]:
+    """Inside, Python code runs to be recorded, on tensors without values."""
+    token = _recording.set(True)
+    try:
+        yield
+    finally:
+        _recording.reset(token)
+
+
+def is_recording() -> bool:
+    return _recording.get()
+
+
 @contextmanager
 def watched(look: Look, details: bool = False) -> Iterator[None]:
     """Has `look` called with each stage of what is compiled inside a `with` block; with `details`, also with what there

@@ -5,23 +5,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.stages import Decision, Stage, decided, reached, watched
+from ..base.stages import Decision, Stage, decided, is_recording, reached, watched
 
 __all__ = ["Decision", "Stage", "decided", "disable", "is_compiling", "reached", "watched"]
 
-# What Python code asks about a compiler that may be tracing it: `weft.compile` reads models and runs no Python.
+# What Python code asks about a compiler that may be tracing it.
 
 
 def is_compiling() -> bool:
-    """False: no Python runs while weft compiles."""
+    """Whether `weft.compile` is recording what Python code does now.
+
+    >>> import weft
+    >>> told = []
+    >>> double = weft.compile(lambda x: told.append(is_compiling()) or x * 2)
+    >>> double(weft.ones(2)), double(weft.ones(2)), told
+    (tensor([2., 2.]), tensor([2., 2.]), [True])
+    """
+    return is_recording()
+
+
+is_dynamo_compiling = is_compiling
+
+
+def is_exporting() -> bool:
+    """False: what is exported runs as it does when it is compiled."""
     return False
 
 
-is_dynamo_compiling = is_exporting = is_compiling
-
-
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """The function as it is: nothing would compile it.
+    """The function as it is: what it does to tensors is recorded as that of others is, and where it asks for values, a
+    program is split.
 
     >>> @disable()
     ... def double(x):

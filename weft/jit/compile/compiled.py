@@ -14,6 +14,7 @@ import numpy as np
 from ...base.errors import InvalidType, RunError
 from ...base.forks import renewed_lock
 from ...base.kept import Kept
+from ...base.stages import recording
 from ...eager.autograd.modes import modes
 from ...eager.functions.around import LAYERS
 from ...eager.recording import StandIn
@@ -230,7 +231,8 @@ class Compiled:
                     recorder.adopt(tensor)
             modes.trace = recorder
             outputs: list[Tensor] = []
-            structure = flattened(self.function(*args, **kwargs), outputs)
+            with recording():
+                structure = flattened(self.function(*args, **kwargs), outputs)
             recorder.check_memory()
             _check_objects(recorder, structure)
             results, backward = _results(recorder, outputs)
