@@ -197,3 +197,20 @@ def test_the_dtype_that_a_user_gives(dtype):
         (made,) = model(x)
         assert made.dtype == x.dtype
         np.testing.assert_array_equal(made, x * x.dtype.type(3))
+
+
+@pytest.mark.parametrize("batch", [(), ("batch",)], ids=["matrices", "a batch"])
+def test_what_follows_a_product_of_open_rows_and_columns_reads_its_own_elements(batch):
+    """Rows and columns that are both open are not one axis to a product."""
+    x, y, z = (weft.symbol.Variable(name) for name in "xyz")
+    made = (weft.symbol.batch_matmul if batch else weft.symbol.matmul)(x, y) + z
+    shape = {"x": (*batch, "rows", 24), "y": (*batch, 24, "columns"), "z": (*batch, "rows", "columns")}
+    model = weft.compile(made, shape=shape, dtype=dict.fromkeys("xyz", "float32"))
+    rng = np.random.default_rng(5)
+    for rows, columns in ((3, 5), (20, 40), (7, 33)):
+        a, b, c = (
+            rng.standard_normal((*[2 for _ in batch], *dims)).astype("float32")
+            for dims in ((rows, 24), (24, columns), (rows, columns))
+        )
+        np.testing.assert_allclose(model(a, b, c)[0], a @ b + c, rtol=1e-4, atol=1e-4)
+    assert model.compilations == 1

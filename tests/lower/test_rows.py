@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lower.accuracy import agrees, targets
 
 import weft
+from weft.base.cpu_target import host
 from weft.core.op import Op
 from weft.testing.op_check import Sample, run_lowered
 
@@ -137,7 +138,7 @@ def test_rows_have_the_same_bits_for_any_number_of_threads():
 
 
 def test_rows_that_do_not_fit_the_cache_are_computed_all_the_same():
-    x = normal((2, 300_000))
+    x = normal((2, host().caches[1] // 4 + 1000))
     model = compiled(weft.symbol.softmax(weft.symbol.Variable("x")), {"x": x})
     assert len(model.report().kernels) > 1
     agrees(model.run({"x": x})[0], scipy.special.softmax(x.astype("d"), -1))

@@ -29,18 +29,24 @@ def static_spec(fact: Fact) -> tuple[tuple[int, ...], DType]:
 class Epilogue:
     """The nodes of a group after its anchor, in a kernel that a builder writes.
 
-    `arguments` are the entries that it reads, whose buffers it has added to the kernel.
+    `arguments` are the entries that it reads, whose buffers it has added to the kernel. Where it may `join` them, all
+    axes but the last are as few as can be, which `shape` tells.
     """
 
     def __init__(
-        self, b: KernelBuilder, group: FusedGroup, fact: Callable[[NodeEntry], Fact], strides: Strides | None = None
+        self,
+        b: KernelBuilder,
+        group: FusedGroup,
+        fact: Callable[[NodeEntry], Fact],
+        strides: Strides | None = None,
+        join: bool = False,
     ) -> None:
         assert group.master is not None
         self._body: Expr | None = None
         self._buffers: dict[Tensor, Any] = {}
         self.arguments: list[Hashable] = []
         if len(group.nodes) > 1:
-            self._read_group(b, group, NodeEntry(group.master), fact, strides or {})
+            self._read_group(b, group, NodeEntry(group.master), fact, strides or {}, join)
 
     def _read_group(
         self,
@@ -49,12 +55,13 @@ class Epilogue:
         anchor: NodeEntry,
         fact: Callable[[NodeEntry], Fact],
         strides: Strides,
+        join: bool,
     ) -> None:
         self._anchor = te.placeholder(*static_spec(fact(anchor)), "anchor")
         tensors = tensors_of(group, fact, {anchor: self._anchor})
-        if not strides:
+        if join:
             inputs = {anchor: self._anchor, **{entry: tensors[entry] for entry in group.inputs}}
-            stands = with_joined_axes(list(inputs.values()), [tensors[group.outputs[0]]])
+            stands = with_joined_axes(list(inputs.values()), [tensors[group.outputs[0]]], apart=1)
             tensors = {entry: stands.get(tensor, tensor) for entry, tensor in tensors.items()}
             self._anchor = tensors[anchor]
         self._result = tensors[group.outputs[0]]

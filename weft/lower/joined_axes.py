@@ -13,11 +13,13 @@ from ..te.visit import masked_load, parts, postorder, rewrite
 from .stages import topological
 
 
-def with_joined_axes(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Tensor, Tensor]:
-    """What stands for the inputs and for the outputs: tensors of fewer axes, or they themselves."""
+def with_joined_axes(inputs: Sequence[Tensor], outputs: Sequence[Tensor], apart: int = 0) -> dict[Tensor, Tensor]:
+    """What stands for the inputs and for the outputs: tensors of fewer axes, or they themselves. So many of the last
+    axes of the outputs stay by themselves."""
     now = {tensor: tensor for tensor in (*inputs, *outputs)}
     while True:
-        made = _joined_once([now[t] for t in inputs], [now[t] for t in outputs])
+        joins = now[outputs[0]].rank - apart >= 2
+        made = _joined_once([now[t] for t in inputs], [now[t] for t in outputs]) if joins else None
         if made is None:
             return now
         now = {tensor: made[stands] for tensor, stands in now.items()}

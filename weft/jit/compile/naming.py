@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -52,12 +51,16 @@ class Recorded:
         self.place = {node: number for number, node in enumerate(self.nodes)}
         read = {node.name for node in self.nodes if node.op is None}
         self.constants = {name: values for name, values in constants.items() if name in read}
+        self._form: tuple[Any, ...] | None = None
+        self._facts: list[tuple[Fact, ...]] | None = None
 
-    @cached_property
+    @property
     def form(self) -> tuple[Any, ...]:
         """All but sizes, extents in attributes, and values of constants: what recordings of one graph have alike."""
-        rows = tuple([self._row(node) for node in self.nodes])
-        return rows, tuple([(self.place[entry.node], entry.index) for entry in self.outputs])
+        if self._form is None:
+            rows = tuple([self._row(node) for node in self.nodes])
+            self._form = rows, tuple([(self.place[entry.node], entry.index) for entry in self.outputs])
+        return self._form
 
     def _row(self, node: Node) -> tuple[Any, ...]:
         if node.op is None:
@@ -74,13 +77,16 @@ class Recorded:
         """Whether all that it does is in its own nodes."""
         return not any(node.subgraphs or node.control_deps for node in self.nodes)
 
-    @cached_property
+    @property
     def facts(self) -> list[tuple[Fact, ...]]:
         """What is known of each node."""
+        if self._facts is not None:
+            return self._facts
         shapes = {name: shape for name, (shape, _) in self.inputs.items()}
         dtypes = {name: dtype for name, (_, dtype) in self.inputs.items()}
         graph = typed_graph(Graph(self.outputs), self.constants, shapes, dtypes)
-        return [graph.node_facts(node) for node in self.nodes]
+        self._facts = [graph.node_facts(node) for node in self.nodes]
+        return self._facts
 
     def shape_of(self, node: Node) -> StaticShape:
         """That of a variable."""

@@ -106,7 +106,7 @@ def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target
     plan = plan_product(prod(data.shape[:-1]), data.shape[-1], node.params.units, lanes, target)
     b = KernelBuilder(kernel_name(group))
     factors = b.arg("data", FLOAT32, (plan.rows * plan.depth,)), b.arg("weight", FLOAT32, (plan.weights,))
-    epilogue = Epilogue(b, group, fact)
+    epilogue = Epilogue(b, group, fact, join=True)
     buffers = *factors, b.arg("out", FLOAT32, (plan.rows * plan.columns,))
     write_panel_product(b, plan, buffers, _finish(b, epilogue, made.shape))
     return [_lowered(b, group, epilogue, plan.rows * plan.depth * plan.columns)]
@@ -154,7 +154,7 @@ def batched_kernels(
         return Matrix(b.arg(name, dtype, (prod(shape),)), start, *((1, shape[-1]) if is_turned else (shape[-1], 1)))
 
     factors = matrix("data", data, turned), matrix("weight", weight, swapped)
-    epilogue = Epilogue(b, group, fact)
+    epilogue = Epilogue(b, group, fact, join=True)
     matrices = *factors, matrix("out", made, False)
     packing = Packing(panel_elements(dtype, target), target.facts.line_bytes // dtype.itemsize, turned)
     plan = _packing_plan(prod(leading), (made[-2], depth, made[-1]), size, packing, target)
