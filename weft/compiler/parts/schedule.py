@@ -162,6 +162,9 @@ class _Step:
             following = {1 + place: place for place in range(1 + node.params.num_states)}
         variables = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
         known = {input_name(i): (f.shape, f.dtype) for i, f in facts.items() if input_name(i) in variables}
+        is_told = all(dtype is not None for _, dtype in known.values())
+        if not is_told or any(inner.op is HOST_STEP for inner in graph.indexed.nodes):  # values may be no arrays
+            return infer(graph), fixed
         try:
             symbol, params = specialised(graph, fixed, known, {}, {})
             shapes = {name: shape for name, (shape, _) in known.items() if name not in fixed}
