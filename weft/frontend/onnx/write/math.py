@@ -243,6 +243,13 @@ def logic(w: Writing) -> None:
     w.give_cast(w.node(op, *(w.cast(name, BOOL) for name in w.inputs)))
 
 
+@writes("bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor")
+def bits(w: Writing) -> None:
+    """Of bools. Operators on the bits of integers are younger than the opset that files are of."""
+    w.require(w.dtype == BOOL, "integers")
+    w.give({"not": "Not", "and": "And", "or": "Or", "xor": "Xor"}[w.op_name.removeprefix("bitwise_")], *w.inputs)
+
+
 @writes("cast", "cast_like")
 def cast(w: Writing) -> None:
     w.give_cast(w.inputs[0])
