@@ -337,6 +337,47 @@ def test_weft_compile_takes_programs(torch, name):
         same(results(made(*map(weft.tensor, given))), results(theirs(*[torch.tensor(each) for each in given])))
 
 
+def test_ways_of_other_lengths_are_ways_of_one_plan(torch):
+    """What values decide may take a longer way first."""
+
+    def doubled(x):
+        while x.sum() < 10:
+            x = x * 2 + 1
+        return x
+
+    made = weft.compile(doubled)
+    for case in [[1, 2], [20, 2], [-1, 0.5], [1, 2], [30, 2], [-1, 0.5]]:
+        same(results(made(weft.tensor(case).float())), results(doubled(torch.tensor(case).float())))
+
+
+def test_compiled_functions_are_exported():
+    layer = nn.Linear(3, 2)
+    for made in (weft.compile(lambda x: layer(x)), weft.compile(layer)):
+        file = weft.onnx.export(made, weft.ones(2, 3))
+        session = oracle("onnxruntime").InferenceSession(file.SerializeToString())
+        x = weft.randn(2, 3)
+        same(session.run(None, {session.get_inputs()[0].name: x.numpy()}), results(layer(x)))
+
+
+def test_files_name_inputs_as_programs_do():
+    f = program("def f(left: Tensor, right: Tensor, factor: float = 2.0):\n    return left * factor + right\n")
+    file = weft.onnx.export(f, (weft.ones(2), weft.ones(2)))
+    assert [each.name for each in file.graph.input] == ["left", "right"]
+
+
+def test_open_sizes_beside_branches():
+    f = program(PROGRAMS["if"][0])
+    file = weft.onnx.export(f, weft.ones(3), dynamic_axes={"x": {0: "n"}})
+    session = oracle("onnxruntime").InferenceSession(file.SerializeToString())
+    for x in (np.float32([1, 2, 3, 4]), np.float32([-1, -2])):
+        same(session.run(None, {"x": x}), results(f(weft.tensor(x))))
+    sized = program(
+        "def f(x: Tensor):\n    if x.sum() > 0:\n        x = (x.view(1, x.size(0)) * 2).view(-1)\n    return x\n"
+    )
+    with pytest.raises(weft.Error, match="other things at other sizes"):
+        weft.onnx.export(sized, weft.ones(3), dynamic_axes={"x": {0: "n"}})
+
+
 # What no graph is.
 
 

@@ -245,9 +245,10 @@ def logic(w: Writing) -> None:
 
 @writes("bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor")
 def bits(w: Writing) -> None:
-    """Of bools. Operators on the bits of integers are younger than the opset that files are of."""
-    w.require(w.dtype == BOOL, "integers")
-    w.give({"not": "Not", "and": "And", "or": "Or", "xor": "Xor"}[w.op_name.removeprefix("bitwise_")], *w.inputs)
+    """Bools have operators of their own; those of integers are younger."""
+    w.require(w.dtype == BOOL or w.opset >= 18, "integers before opset 18")
+    name = w.op_name.removeprefix("bitwise_").capitalize()
+    w.give(name if w.dtype == BOOL else f"Bitwise{name}", *w.inputs)
 
 
 @writes("cast", "cast_like")
