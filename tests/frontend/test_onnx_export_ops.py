@@ -46,7 +46,8 @@ REFUSES = {
     "isnan",
     "rnn",
 }
-REFUSES_BEFORE_20 = {"grid_sample"}  # volumes
+# Volumes, and bits of integers.
+REFUSES_BEFORE_20 = {"grid_sample", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor"}
 # Operators with subgraphs, which have no samples; MXNet's own are converted below.
 WITH_SUBGRAPHS = {"cond", "scan", "while_loop"}
 # How many of MXNet's probes can be written as ONNX: the number may only grow.

@@ -8,7 +8,7 @@ import pytest
 from oracles import oracle
 
 import weft
-from weft.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
+from weft.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
 
 # name: (function of the system and tensors, their shapes); all are smooth where they are tried
 FUNCTIONS = {
@@ -107,6 +107,10 @@ def test_grad(torch, name):
     _same(
         grad_and_value(lambda *x: function(weft, *x), every)(*ours),
         torch.func.grad_and_value(lambda *x: function(torch, *x), every)(*theirs),
+    )
+    _same(
+        value_and_grad(lambda *x: function(weft, *x), every)(*ours),
+        torch.func.grad_and_value(lambda *x: function(torch, *x), every)(*theirs)[::-1],
     )
     _same(grad(lambda *x: function(weft, *x))(*ours), torch.func.grad(lambda *x: function(torch, *x))(*theirs))
 
@@ -356,6 +360,8 @@ def test_what_else_a_function_gives():
     assert not aux["twice"].requires_grad
     _, (value, aux) = grad_and_value(lambda x: ((x * x).sum(), 5), has_aux=True)(x)
     assert value == 5 == aux
+    (value, aux), slope = value_and_grad(lambda x: ((x * x).sum(), {"twice": x * 2}), has_aux=True)(x)
+    assert (value.item(), aux["twice"].tolist(), slope.tolist()) == (5, [2, 4], [2, 4])
     assert vjp(lambda x: (x, "text"), x, has_aux=True)[2] == "text"
     assert jvp(lambda x: (x, "text"), (x,), (x,), has_aux=True)[2] == "text"
     matrix, aux = jacrev(lambda x: (x * 2, 7), has_aux=True)(x)

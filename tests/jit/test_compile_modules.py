@@ -536,10 +536,11 @@ def test_decorated_methods_and_options():
 
 
 def test_traced_functions_are_graphs():
-    traced = weft.jit.trace(lambda x, y: (x @ y).relu() + 1, (weft.randn(2, 3), weft.randn(3, 4)))
+    examples = (weft.randn(2, 3), weft.randn(3, 4))
+    traced = weft.jit.trace(lambda x, y: (x @ y).relu() + 1, examples)
     x, y = weft.randn(5, 3), weft.randn(3, 2)
     assert np.allclose(traced(x, y).numpy(), np.maximum(x.numpy() @ y.numpy(), 0) + 1, atol=1e-5)
-    assert "relu" in [node.op_name for node in weft.graph.create(traced.model()[0]).indexed.nodes]
+    assert "relu" in [node.op_name for node in weft.graph.create(traced.model(examples)[0]).indexed.nodes]
 
 
 @pytest.mark.parametrize("network", ["mlp", "batch_norm", "convolutions", "residual", "attention"])
@@ -548,7 +549,7 @@ def test_traced_modules_are_symbols_and_files(network, rng, tmp_path):
     model = make().eval()
     ((x, _),) = batches(rng, shape, 1)
     traced = weft.jit.trace(model, x)
-    symbol, params = traced.model(["x"])
+    symbol, params = traced.model(x, ["x"])
     assert {name for name, _ in model.named_parameters()} <= params.keys()
     wanted = model(x).detach().numpy()
     compiled = weft.compile((symbol, params), shape={"x": x.shape})
@@ -560,11 +561,11 @@ def test_traced_modules_are_symbols_and_files(network, rng, tmp_path):
 def test_traced_embeddings(rng):
     model = nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(12, 2)).eval()
     x = weft.tensor(rng.integers(0, 10, (2, 3)))
-    symbol, params = weft.jit.trace(model, x).model(["x"])
+    symbol, params = weft.jit.trace(model, x).model(x, ["x"])
     made = weft.compile((symbol, params), shape={"x": (2, 3)}, dtype={"x": "int64"})
     np.testing.assert_allclose(made(x.numpy())[0], model(x).detach().numpy(), rtol=1e-5)
 
 
 def test_a_trace_that_is_not_one_graph_is_told():
     with pytest.raises(weft.Error, match="not one graph"):
-        weft.jit.trace(lambda x: F.dropout(x, 0.5), weft.ones(4), check_trace=False).model()
+        weft.jit.trace(lambda x: F.dropout(x, 0.5), weft.ones(4), check_trace=False).model(weft.ones(4))

@@ -3,13 +3,20 @@ when it is first called with arguments of a kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..base.errors import RunError
+from ..core.symbol import Symbol
+from ..eager.autograd.modes import modes
+from ..nn.modules.module import Module
 from .archive.write import save, saved
 from .classes import ScriptClass, ScriptObject
+from .compile.plan import Array
+from .compile.tracing import OneGraph
 from .graph import Graph
+from .graphs.model import model_of
+from .graphs.walk import recorded
 from .passes.inlining import inline
 from .python_source import function_source
 from .run.code import Code
@@ -85,9 +92,27 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         values, state = self.schema.bound(args, kwargs), get_tracing_state()
+        if isinstance(modes.trace, OneGraph):
+            return recorded(self.graph, values, modes.trace)
         if state is not None and state.recorder is not None and state.recorder.is_open():
             return state.recorder.call(self, values, lambda: self.executor()(*values))
         return self.executor()(*values)
+
+    def model(self, example_inputs: Any, names: Sequence[str] = ()) -> tuple[Symbol, dict[str, Array]]:
+        """It as a graph of the core for inputs like these, and the parameters that it reads: what `weft.compile` and
+        exporters take. Branches and loops that values decide are nodes with subgraphs. The inputs are called `names`.
+
+        >>> import weft
+        >>> @weft.jit.script
+        ... def halved(x: weft.Tensor):
+        ...     while x.sum() > 1:
+        ...         x = x / 2
+        ...     return x
+        >>> symbol, params = halved.model(weft.ones(2), ["x"])
+        >>> weft.compile((symbol, params), shape={"x": (2,)}).run({"x": weft.tensor([3.0, 1.0]).numpy()})
+        [array([0.75, 0.25], dtype=float32)]
+        """
+        return model_of(self, example_inputs, names)
 
     def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph as it is run for such arguments."""
@@ -162,6 +187,10 @@ class ScriptMethod:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(self.owner, *args, **kwargs)
+
+    def model(self, example_inputs: Any, names: Sequence[str] = ()) -> tuple[Symbol, dict[str, Array]]:
+        """It as a graph of the core for inputs like these, and the parameters that it reads."""
+        return model_of(self, example_inputs, names, self.owner if isinstance(self.owner, Module) else None)
 
     def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
         return self.function.graph_for(self.owner, *args, **kwargs)

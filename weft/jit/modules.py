@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy as copying
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from ..base.errors import InvalidType, NoAttribute
+from ..core.symbol import Symbol
 from ..eager.tensor.parameter import Parameter
 from ..nn.modules.module import Module
 from .archive.write import save, saved
 from .classes import BUFFER, PARAMETER, ScriptClass
+from .compile.plan import Array
 from .functions import Function, ScriptMethod
 from .graph import Graph
+from .graphs.model import model_of
 
 _IN_OBJECT = frozenset(["training", "_is_full_backward_hook"])  # attributes that `nn.Module` itself has
 
@@ -127,6 +130,11 @@ class ScriptModule(Module):
     def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
         graph: Graph = self.forward.graph_for(*args, **kwargs)
         return graph
+
+    def model(self, example_inputs: Any, names: Sequence[str] = ()) -> tuple[Symbol, dict[str, Array]]:
+        """Its forward as a graph of the core for inputs like these, and the parameters that it reads, by their names:
+        what `weft.compile` and exporters take. Branches and loops that values decide are nodes with subgraphs."""
+        return model_of(self, example_inputs, names, self)
 
     def save(self, f: Any, _extra_files: Mapping[str, str] | None = None) -> None:
         """Writes it to a path or a file, with texts by name beside it."""

@@ -29,7 +29,7 @@ from .level import DERIVED, Slices, current_level
 from .trees import Tree, flattened, must_be_alike
 from .vmap import named, vmap
 
-__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
+__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp"]
 Function = Callable[..., Any]
 
 
@@ -204,6 +204,25 @@ def grad_and_value(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: 
             return gradient, value
         leaves, tree = flattened(aux)
         return gradient, (value, tree.built([level.left(leaf) for leaf in leaves]))
+
+    return derived
+
+
+def value_and_grad(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Function:
+    """As `grad_and_value`, with the number first: with `has_aux`, what else the function gives is beside the number.
+
+    >>> import weft
+    >>> weft.func.value_and_grad(lambda x: (x * x).sum())(weft.tensor([1.0, 2.0]))
+    (tensor(5.), tensor([2., 4.]))
+    >>> weft.func.value_and_grad(lambda x: ((x * x).sum(), "twice"), has_aux=True)(weft.tensor([1.0, 2.0]))
+    ((tensor(5.), 'twice'), tensor([2., 4.]))
+    """
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def derived(*args: Any, **kwargs: Any) -> Any:
+        gradient, value = both(*args, **kwargs)
+        return value, gradient
 
     return derived
 

@@ -37,6 +37,7 @@ class Plan:
     def __init__(self, path: Path, recorder: Recorder, guards: Guards) -> None:
         self.path, self.guards = path, guards
         self.tracings = 0
+        self.template: Table = []
         self.refresh(recorder)
 
     def refresh(self, recorder: Recorder) -> None:
@@ -44,7 +45,7 @@ class Plan:
         self.tracings += 1
         arguments = [o for o in recorder.outsiders.values() if o.argument is not None]
         self.rows = [(o.memory.storage.number, o.argument) for o in arguments]
-        self.template: Table = [None] * recorder.storages
+        self.template = [None] * max(recorder.storages, len(self.template))  # as other ways may need
         for number, array in recorder.fixed.items():
             self.template[number] = array
         self.leaves = [o.tensor for o in recorder.outsiders.values() if o.argument is None]

@@ -101,7 +101,7 @@ class Recorder(Recording):
         array = tensor._array
         if id(tensor) in self.outsiders or not isinstance(array, np.ndarray):
             return
-        others = self.memories.setdefault(id(_owner(array)), [])
+        others = self.memories.setdefault(id(owner_of(array)), [])
         same = [other.memory for other in others if _is_same(other.array, array)]
         if same:
             memory = same[0]
@@ -180,11 +180,11 @@ class Recorder(Recording):
 
     def outside(self, tensor: Tensor) -> NodeEntry:
         array: Any = tensor._array
-        written = self.replaced.get(id(_owner(array)))
+        written = self.replaced.get(id(owner_of(array)))
         if written is not None:
             tensor._array = _seen_in(written, array)
             return self.entry_of(tensor)
-        if id(_owner(array)) in self.fresh:
+        if id(owner_of(array)) in self.fresh:
             return self.constant(array)
         if self.adopt_view(tensor):
             return self.entry_of(tensor)
@@ -203,7 +203,7 @@ class Recorder(Recording):
             return False
         if id(base) not in self.outsiders:
             memory = base._array
-            if base._requires_grad or not isinstance(memory, np.ndarray) or id(_owner(memory)) in self.memories:
+            if base._requires_grad or not isinstance(memory, np.ndarray) or id(owner_of(memory)) in self.memories:
                 return False
             self.adopt(base)
             self.guards.append(("_array", base, memory))
@@ -222,7 +222,7 @@ class Recorder(Recording):
         memory: Any = source._array
         if not isinstance(array, np.ndarray):
             return
-        if id(_owner(memory)) in self.fresh:
+        if id(owner_of(memory)) in self.fresh:
             self.made(view)
             return
         self.entry_of(source)  # which has a stand-in from then on, or is read alone
@@ -234,7 +234,7 @@ class Recorder(Recording):
     def _alone(self, tensor: Tensor) -> NodeEntry:
         """A view of memory that nothing else here sees; it is read, and not written."""
         array: Any = tensor._array
-        if id(_owner(array)) in self.memories:
+        if id(owner_of(array)) in self.memories:
             self.give_up("it reads a view that was made before of a tensor that it uses")
         found = self.fresh.get(id(tensor))
         if found is None:
@@ -246,11 +246,11 @@ class Recorder(Recording):
     def made(self, tensor: Tensor) -> None:
         array = tensor._array
         if isinstance(array, np.ndarray):
-            self.fresh[id(_owner(array))] = array
+            self.fresh[id(owner_of(array))] = array
 
     def is_fresh(self, array: Any) -> bool:
         """Whether an array was made meanwhile."""
-        return id(_owner(array)) in self.fresh
+        return id(owner_of(array)) in self.fresh
 
     def constant(self, values: Array) -> NodeEntry:
         return self._kept(values.copy())
@@ -282,14 +282,14 @@ class Recorder(Recording):
         return made
 
     def _is_constant(self, array: Array) -> bool:
-        owner = id(_owner(array))
+        owner = id(owner_of(array))
         return owner in self.fresh and owner not in self.replaced
 
     def put(self, target: Tensor, result: Tensor) -> None:
         value = self.entry_of(result)
         memory: Any = target._array
         if isinstance(memory, np.ndarray):
-            if id(_owner(memory)) in self.fresh:
+            if id(owner_of(memory)) in self.fresh:
                 memory = self._replaced(target)
             else:
                 self.entry_of(target)
@@ -304,7 +304,7 @@ class Recorder(Recording):
     def _replaced(self, target: Tensor) -> StandIn:
         """A tensor of constants that is written to becomes a stand-in, and so does the memory that it is a view of."""
         array = array_of(target)
-        owner = _owner(array)
+        owner = owner_of(array)
         if id(owner) not in self.replaced:
             storage = Storage(self, self.constant(owner), owner)
             self.replaced[id(owner)] = StandIn(owner, storage)
@@ -687,7 +687,8 @@ def replaced(outputs: Sequence[NodeEntry], variables: dict[NodeEntry, NodeEntry]
     return [at(entry) for entry in outputs]
 
 
-def _owner(array: Any) -> Any:
+def owner_of(array: Any) -> Any:
+    """The array whose memory an array is a part of."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

@@ -5,26 +5,117 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
 from ...base.errors import Unsupported
 from ...core.ir import Node, NodeEntry, topo_order
+from ...core.op import Op
+from ...core.schema import text_of
 from ...core.symbol import Symbol
 from ...eager.autograd.modes import modes, no_grad
+from ...eager.recording import StandIn, Storage
 from ...eager.tensor.tensor import Tensor, root_of
 from ...nn.modules.module import Module
 from .guards import Reached
 from .plan import Array, Path
-from .recorder import GivenUp, Recorder, replaced
+from .recorder import GivenUp, Recorder, owner_of, replaced
+from .scopes import Scope
 from .structure import flattened
 
 
 class OneGraph(Recorder):
-    """A recording that must be one graph: what is only looked at is left out."""
+    """A recording that must be one graph: what is only looked at is left out. Branches and loops of programs are
+    recorded in scopes, and become nodes with subgraphs."""
 
     def __init__(self) -> None:
         super().__init__(True, Path())
+        self.scopes: list[Scope] = []
+        self.births: dict[int, int] = {}  # of arrays that were made meanwhile: how many storages there were
+        self.shared: WeakSet[Storage] = WeakSet()  # memory that is, or is not, that of another tensor
+
+    # Subgraphs.
+
+    def enter(self, states: Sequence[Storage] | None = None) -> Scope:
+        """Has what is recorded from now on be part of a subgraph."""
+        self.storages += 1  # so that what was made before is older
+        self.scopes.append(Scope(self.storages, states))
+        return self.scopes[-1]
+
+    def leave(self) -> None:
+        """Ends the innermost scope. Memory from outside holds again what it held before."""
+        scope = self.scopes.pop()
+        for storage, before in scope.written.items():
+            storage.entry = before
+        if self.scopes:
+            self.scopes[-1].join(scope)
+
+    def control(self, name: str, inputs: Sequence[NodeEntry], subgraphs: Sequence[Symbol], **attrs: Any) -> Node:
+        """A node with subgraphs."""
+        self.nodes += 1
+        texts = {key: text_of(value) for key, value in attrs.items()}
+        return self._inside(Node(Op.get(name), f"{name}{self.nodes}", texts, inputs, subgraphs=subgraphs))
+
+    def node(self, op: Op, params: Any, inputs: Sequence[NodeEntry]) -> NodeEntry:
+        made = super().node(op, params, inputs)
+        self._inside(made.node)
+        return made
+
+    def _inside(self, node: Node) -> Node:
+        if self.scopes:
+            self.scopes[-1].made.add(node)
+        return node
+
+    def made(self, tensor: Tensor) -> None:
+        super().made(tensor)
+        array = tensor._array
+        if isinstance(array, np.ndarray):
+            self.births.setdefault(id(owner_of(array)), self.storages)
+
+    def entry_of(self, tensor: Tensor) -> NodeEntry:
+        entry = super().entry_of(tensor)
+        memory: Any = tensor._array
+        if self.scopes and isinstance(memory, StandIn):
+            self.scopes[-1].read.add(memory.storage)
+        return entry
+
+    def put(self, target: Tensor, result: Tensor) -> None:
+        if self.scopes or self.shared:
+            memory: Any = target._array
+            if not isinstance(memory, StandIn):
+                memory = self._replaced(target) if self.is_fresh(memory) else None
+            if memory is None:
+                self.entry_of(target)
+                memory = target._array
+            if memory.storage in self.shared:
+                raise Unsupported(
+                    "a tensor is written to that may be a part of another one",
+                    why="which one follows from values",
+                    hint="clone() it first, or write x = x + y in place of x += y",
+                )
+            self.writes(memory.storage)
+        super().put(target, result)
+
+    def share(self, *tensors: Any) -> None:
+        """Says that tensors are each other's memory in some runs, and in others not."""
+        for tensor in tensors:
+            if isinstance(tensor, Tensor) and isinstance(tensor._array, StandIn):
+                self.shared.add(tensor._array.storage)
+
+    def writes(self, storage: Storage) -> None:
+        """Told before memory is written to."""
+        birth = self.births.get(id(storage.layout), storage.number)
+        for scope in reversed(self.scopes):
+            if birth >= scope.first:
+                return
+            if scope.states is not None and storage not in scope.states:
+                raise Unsupported(
+                    "a loop writes to a tensor from outside of it",
+                    why="what goes from turn to turn are the variables that the loop assigns to",
+                    hint="write x = x + y in place of x.add_(y)",
+                )
+            scope.written.setdefault(storage, storage.entry)
 
     def check(self, check: Callable[[Array], None], tensor: Tensor) -> None:
         pass

@@ -20,9 +20,11 @@ from ...eager.tensor.tensor import Tensor, wrap
 from ...frontend.onnx.exporter import to_onnx
 from ...nn.modules.module import Module
 from ..compile.compiled import Compiled
+from ..compile.compiled_module import CompiledModule
 from ..compile.recorder import shown_line, user_frame
 from ..compile.structure import built, flattened
 from ..compile.tracing import OneGraph, symbol_of
+from ..functions import Function, ScriptMethod
 from .open_graph import Trace, open_graph
 from .open_numbers import Point, corners_of
 
@@ -127,8 +129,8 @@ def _with_lines(error: Unsupported, lines: Mapping[str, str]) -> Unsupported:
 
 
 def _call(model: Any, args: Any, kwargs: Mapping[str, Any], input_names: Sequence[str] | None) -> _Call:
-    if isinstance(model, Compiled):
-        model = model.function if model.module is None else model.module
+    if isinstance(model, (Compiled, CompiledModule)):
+        model = model.function if isinstance(model, Compiled) else model._orig_mod
     if not callable(model):
         raise InvalidType(f"a module or a function is exported, not a {type(model).__name__}")
     positional = tuple(args) if isinstance(args, (tuple, list)) else (args,)
@@ -165,8 +167,7 @@ def _input_names(
 def _names_in_code(model: Any, args: Any, kwargs: Mapping[str, Any]) -> list[str]:
     """What the function calls its inputs; tensors in containers have numbers behind."""
     try:
-        signature = inspect.signature(model.forward if isinstance(model, Module) else model)
-        bound = signature.bind(*args, **kwargs).arguments
+        bound = _signature(model.forward if isinstance(model, Module) else model).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
         return []
     names: list[str] = []
@@ -175,6 +176,16 @@ def _names_in_code(model: Any, args: Any, kwargs: Mapping[str, Any]) -> list[str
         flattened(value, found)
         names += [name] if isinstance(value, Tensor) else [f"{name}_{number}" for number in range(len(found))]
     return names
+
+
+def _signature(called: Any) -> inspect.Signature:
+    if not isinstance(called, (Function, ScriptMethod)):
+        return inspect.signature(called)
+    kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    given = called.schema.arguments[isinstance(called, ScriptMethod) :]  # without the object that a method is of
+    return inspect.Signature(
+        [inspect.Parameter(a.name, kind, default=None if a.has_default_value() else empty) for a in given]
+    )
 
 
 def _tensors_of(module: Module) -> list[tuple[str, Tensor]]:

@@ -13,6 +13,7 @@ from ...base.dtype import as_dtype
 from ...base.errors import Unsupported
 from ...base.extents import evaluate
 from ...base.shape import Dim
+from ...core.graph import Graph
 from ...core.infer import infer_node
 from ...core.ir import Fact, Node, NodeEntry, topo_order
 from ...core.schema import fields_of
@@ -62,7 +63,9 @@ class _Opening:
 
     def _same(self, nodes: Sequence[Node], places: Sequence[Mapping[Node, int]]) -> None:
         """Raises unless traces did the same here."""
-        kinds = {(node.op, len(node.inputs), len(node.subgraphs)) for node in nodes}
+        kinds = {
+            (node.op, len(node.inputs), *[Graph(part.outputs).json() for part in node.subgraphs]) for node in nodes
+        }
         read = {tuple((at[entry.node], entry.index) for entry in node.inputs) for node, at in zip(nodes, places)}
         if len(kinds) != 1 or len(read) != 1:
             raise self._otherwise(nodes)

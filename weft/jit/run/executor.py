@@ -187,7 +187,11 @@ class GraphExecutor:
         for value, given in zip(graph.inputs(), values):
             value.setType(refined(value.type(), given, spec.with_grad))
         grouping = create_autodiff_subgraphs if spec.needs_grad() else fuse
-        return self._made([*REQUIRED, *IMPROVING, grouping, eliminate_dead_code], graph)
+        before, modes.trace = modes.trace, None  # what passes compute is no part of a recording
+        try:
+            return self._made([*REQUIRED, *IMPROVING, grouping, eliminate_dead_code], graph)
+        finally:
+            modes.trace = before
 
     def _made(self, passes: Sequence[Pass], graph: Graph) -> ExecutionPlanState:
         for improve in passes:

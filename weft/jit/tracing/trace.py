@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from ...base.errors import InvalidType, RunError
-from ...core.symbol import Symbol
 from ...eager.autograd.modes import no_grad
 from ...eager.functions.all import FUNCTIONS
 from ...eager.functions.around import LISTENERS, around_calls
@@ -20,9 +19,7 @@ from ...eager.random.generator import fork_rng
 from ...eager.tensor.tensor import Tensor
 from ...nn.modules.hooking import register_module_forward_hook, register_module_forward_pre_hook
 from ...nn.modules.module import Module
-from ..compile.plan import Array
 from ..compile.structure import flattened
-from ..compile.tracing import symbol_of
 from ..constants import type_of
 from ..frontend.compiler import qualified_name
 from ..functions import Function
@@ -45,24 +42,8 @@ class TracingCheckError(RunError):
     """A function does something else each time."""
 
 
-class TracedFunction(Function):
-    """A function as the program of what it did to example inputs."""
-
-    example: tuple[Callable[..., Any], tuple[Any, ...]]
-
-    def model(self, names: Sequence[str] = ()) -> tuple[Symbol, dict[str, Array]]:
-        """It as a symbol, and the parameters that it reads: what `weft.compile` and exporters take."""
-        function, inputs = self.example
-        return symbol_of(function, inputs, names)
-
-
 class TopLevelTracedModule(TracedModule):
     """A module as the programs of what its methods did to example inputs."""
-
-    def model(self, names: Sequence[str] = ()) -> tuple[Symbol, dict[str, Array]]:
-        """Its forward as a symbol, and the parameters that it reads: what `weft.compile` and exporters take."""
-        function, inputs = self.__dict__["_example"]
-        return symbol_of(function, inputs, names)
 
 
 def trace(
@@ -101,8 +82,7 @@ def trace(
         raise InvalidType(f"trace takes a function or a module, not {type(func).__name__}")
     graph, _ = create_graph_by_tracing(func, inputs, None, strict)
     name = qualified_name(func).replace("<lambda>", "lambda_") if hasattr(func, "__qualname__") else "__torch__.traced"
-    made = TracedFunction(name, schema_of(name.rpartition(".")[2], graph), lambda: graph)
-    made.example = (func, inputs)
+    made = Function(name, schema_of(name.rpartition(".")[2], graph), lambda: graph)
     if check_trace:
         for given in [inputs, *map(_tuple, check_inputs or ())]:
             _check(made, func, given, check_tolerance, partial(create_graph_by_tracing, func, given, None, strict))
@@ -158,7 +138,6 @@ def _traced_module(mod: Module, examples: Mapping[str, tuple[Any, ...]], strict:
         kind = made._type
         schema = schema_of(name, graph)
         kind.add_method(Function(f"{kind.qualified_name()}.{name}", schema, lambda graph=graph: graph))  # type: ignore[misc]
-    made.__dict__["_example"] = (mod, examples.get("forward", ()))
     return made
 
 

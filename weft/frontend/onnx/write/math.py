@@ -243,6 +243,14 @@ def logic(w: Writing) -> None:
     w.give_cast(w.node(op, *(w.cast(name, BOOL) for name in w.inputs)))
 
 
+@writes("bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor")
+def bits(w: Writing) -> None:
+    """Bools have operators of their own; those of integers are younger."""
+    w.require(w.dtype == BOOL or w.opset >= 18, "integers before opset 18")
+    name = w.op_name.removeprefix("bitwise_").capitalize()
+    w.give(name if w.dtype == BOOL else f"Bitwise{name}", *w.inputs)
+
+
 @writes("cast", "cast_like")
 def cast(w: Writing) -> None:
     w.give_cast(w.inputs[0])

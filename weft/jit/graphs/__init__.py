@@ -1,0 +1,1 @@
+"""Programs as graphs of the core: branches and loops that values decide are operators with subgraphs."""
