@@ -35,7 +35,7 @@ from .program import Array, KernelInfo, Program, TensorSpec, check_slots, descri
 from .report import Report, report_of
 
 FORMAT = "weft-program"
-VERSION = 4
+VERSION = 5
 
 
 def save_program(program: Program, path: str | os.PathLike[str]) -> None:
