@@ -82,12 +82,7 @@ class OneGraph(Recorder):
 
     def put(self, target: Tensor, result: Tensor) -> None:
         if self.scopes or self.shared:
-            memory: Any = target._array
-            if not isinstance(memory, StandIn):
-                memory = self._replaced(target) if self.is_fresh(memory) else None
-            if memory is None:
-                self.entry_of(target)
-                memory = target._array
+            memory = self.memory_of(target)
             if memory.storage in self.shared:
                 raise Unsupported(
                     "a tensor is written to that may be a part of another one",
@@ -100,14 +95,36 @@ class OneGraph(Recorder):
     def share(self, *tensors: Any) -> None:
         """Says that tensors are each other's memory in some runs, and in others not."""
         for tensor in tensors:
-            if isinstance(tensor, Tensor) and isinstance(tensor._array, StandIn):
-                self.shared.add(tensor._array.storage)
+            if isinstance(tensor, Tensor):
+                self.shared.add(self.memory_of(tensor).storage)
+
+    def memory_of(self, tensor: Tensor) -> StandIn:
+        """The stand-in of a tensor, which one of constants has from then on, so that it is known who sees it."""
+        memory: Any = tensor._array
+        if not isinstance(memory, StandIn):
+            if self.is_fresh(memory):
+                self._replaced(tensor)
+            else:
+                self.entry_of(tensor)
+            memory = tensor._array
+        if not isinstance(memory, StandIn):
+            raise Unsupported("a view that was made before may be written to", hint="clone() it first")
+        return memory
+
+    def is_outer(self, tensor: Tensor, scope: Scope) -> bool:
+        """Whether a tensor was there before a scope."""
+        memory: Any = tensor._array
+        if isinstance(memory, StandIn):
+            return self._birth(memory.storage) < scope.first
+        return self.births.get(id(owner_of(memory)), 0) < scope.first
+
+    def _birth(self, storage: Storage) -> int:
+        return self.births.get(id(storage.layout), storage.number)
 
     def writes(self, storage: Storage) -> None:
         """Told before memory is written to."""
-        birth = self.births.get(id(storage.layout), storage.number)
         for scope in reversed(self.scopes):
-            if birth >= scope.first:
+            if self._birth(storage) >= scope.first:
                 return
             if scope.states is not None and storage not in scope.states:
                 raise Unsupported(

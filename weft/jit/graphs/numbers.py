@@ -143,16 +143,17 @@ def of_numbers(name: str, values: Sequence[Any], result: Type) -> OpenNumber | N
     if name not in _ARITHMETIC:
         return None
     real = float in kinds or (kind is float and name != "aten::pow") or name in ("aten::div", "aten::sqrt", "aten::log")
-    return opened(_call(_ARITHMETIC[name], *_operands(values, float if real else int)), kind)
+    whole = name in ("prim::max", "prim::min")
+    return opened(_call(_ARITHMETIC[name], *_operands(values, float if real else int, whole)), kind)
 
 
-def _operands(values: Sequence[Any], kind: type) -> list[Any]:
-    """Numbers as tensors of one dtype; those that are known follow as they are."""
+def _operands(values: Sequence[Any], kind: type, whole: bool = False) -> list[Any]:
+    """Numbers as tensors of one dtype; those that are known follow as they are, unless all are to be tensors."""
     made: list[Any] = []
     for value in values:
         if isinstance(value, OpenNumber):
             made.append(_cast(value.tensor, kind))
-        elif made:
+        elif made and not whole:
             made.append(kind(value))
         else:
             made.append(_call("full", (), kind(value)).to(_DTYPES[kind]))

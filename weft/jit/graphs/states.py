@@ -38,6 +38,9 @@ class States:
             mine: list[Any] = []
             self._structures.append((spread(value, mine), len(mine)))
             self._leaves += mine
+        for leaf in self._leaves:
+            if isinstance(leaf, Tensor):
+                recorder.memory_of(leaf)  # of which it is known then what else reads and writes it
         self._states = [place for place, leaf in enumerate(self._leaves) if is_state(leaf)]
         self.first = [entry_of(recorder, self._leaves[place]) for place in self._states]
         self.places: dict[NodeEntry, int] = {}  # what stands for a state, with its number

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...base.errors import Error, Unsupported
 from ...core.ir import NodeEntry
-from ...eager.recording import StandIn, Storage
+from ...eager.recording import Storage
 from ...eager.tensor.tensor import Tensor
 from ...nn.modules.module import Module
 from ..compile.recorder import BrokenGraph
@@ -277,11 +277,6 @@ class _Way:
         """A leaf as an output; one without a value as zeros."""
         return entry_of(self.recorder, zeros(like)) if leaf is UNSET else self._entries[id(leaf)]
 
-    def is_outer(self, leaf: Any) -> bool:
-        """Whether a leaf is a tensor from outside."""
-        memory = leaf._array if isinstance(leaf, Tensor) else None
-        return isinstance(memory, StandIn) and memory.storage.number < self.scope.first
-
 
 def _joined(recorder: OneGraph, condition: OpenNumber, then: _Way, other: _Way) -> list[Any]:
     """The results of both ways as those of one node."""
@@ -310,7 +305,7 @@ def _joined(recorder: OneGraph, condition: OpenNumber, then: _Way, other: _Way) 
         for number, place in enumerate(differ):
             leaves[place] = leaf_for(recorder, leaves[place], NodeEntry(node, number))
             for way, leaf in ((then, ones[place]), (other, twos[place])):
-                if way.is_outer(leaf):
+                if isinstance(leaf, Tensor) and recorder.is_outer(leaf, way.scope):
                     recorder.share(leaves[place], leaf)
         for number, storage in enumerate(written, len(differ)):
             recorder.writes(storage)
