@@ -92,7 +92,8 @@ def joined_tensors(group: FusedGroup, tensors: Mapping[NodeEntry, Tensor]) -> di
     ends = (*group.inputs, *group.outputs)
     if not any(is_open(extent) for entry in ends for extent in tensors[entry].shape):
         return dict(tensors)
-    stands = with_joined_axes(*([tensors[entry] for entry in side] for side in (group.inputs, group.outputs)))
+    inputs, outputs = ([tensors[entry] for entry in side] for side in (group.inputs, group.outputs))
+    stands = with_joined_axes(inputs, outputs)
     return {entry: stands[tensors[entry]] for entry in ends}
 
 
