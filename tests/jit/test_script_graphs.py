@@ -419,6 +419,12 @@ REFUSED = """
         x = torch.cat([x, x])
     return x
 
+## 4 | how many elements
+    y = [[x]]
+    if x.sum() > 0:
+        y[0].append(x)
+    return y[0][-1]
+
 ## 3 | containers keep their sizes
     y = [x]
     while x.sum() > 0:

@@ -32,6 +32,11 @@ Steps = Generator[Any, Any, Any]  # gives other steps, and is sent what they ret
 DEEPEST = 40  # subgraphs in subgraphs, and calls that values decide
 MOST_TURNS = 2**63 - 1
 EFFECTS = frozenset(["prim::Print", "prim::RaiseException", "aten::warn", "prim::SetAttr"])
+# Nodes that make lists, dicts and objects; others may give what was there before.
+MAKERS = frozenset(
+    "prim::ListConstruct prim::DictConstruct prim::CreateObject aten::list aten::dict aten::slice aten::add aten::mul "
+    "aten::keys aten::split aten::chunk aten::unbind".split()
+)
 # Nodes that hand numbers on without looking at them.
 CARRIERS = frozenset(
     "prim::ListConstruct prim::ListUnpack prim::TupleConstruct prim::TupleUnpack prim::TupleIndex prim::TupleSlice "
@@ -113,10 +118,8 @@ class _Walk:
         if kind not in STRUCTURE:
             self._check_writes(node, kind, given)
         result = self._call_of(node, kind)(*given)
-        if self.owned:
-            for made in result if isinstance(result, tuple) else (result,):
-                if not isinstance(made, (Tensor, OpenNumber)) and not any(made is value for value in given):
-                    self.owned[-1][id(made)] = made
+        if self.owned and kind in MAKERS:
+            self.owned[-1][id(result)] = result
         return result
 
     def _call_of(self, node: Node, kind: str) -> Any:
