@@ -1,13 +1,11 @@
 """Whole models with the outputs that the real MXNet gave; WEFT_FIXTURES names their folder."""
 
-import io
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from oracles import oracle
-from rich.console import Console
 
 import weft
 from weft.core.interpret import evaluate
@@ -100,7 +98,7 @@ def test_converted_to_onnx(name, tmp_path):
     """`weft convert`, then ONNX Runtime: what MXNet gave, from the parameters of the file."""
     path, inputs, expected = _loaded(name)
     out = tmp_path / "model.onnx"
-    convert_model(path, out, None, _shapes(inputs), 17, Console(file=io.StringIO()))
+    convert_model(path, out, None, _shapes(inputs), 17)
     session = oracle("onnxruntime").InferenceSession(str(out))
     given = {item.name: inputs[item.name] for item in session.get_inputs()}
     _check(session.run(None, given), expected)
