@@ -2,9 +2,11 @@
 
 import random
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
+from oracles import oracle
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -13,3 +15,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 def _repeatable(request):
     """A test draws what it drew the last time."""
     random.seed(request.node.nodeid)
+
+
+@pytest.fixture
+def torch():
+    """PyTorch, whose warnings about its own functions say nothing here."""
+    found = oracle("torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield found

@@ -1,10 +1,8 @@
 """The names of the core that programs have: each is asked something, of weft and of PyTorch, and both say the same."""
 
 import io
-import warnings
 
 import pytest
-from oracles import oracle
 
 import weft
 
@@ -207,14 +205,6 @@ ASKED = {
         name: singleton(name) for name in ("IntType", "FloatType", "BoolType", "StringType", "NumberType", "TensorType")
     },
 }
-
-
-@pytest.fixture
-def torch():
-    found = oracle("torch")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield found
 
 
 @pytest.mark.parametrize("names", ASKED)

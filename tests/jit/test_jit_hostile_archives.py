@@ -5,12 +5,10 @@ import io
 import json
 import pickle
 import random
-import warnings
 import zipfile
 
 import numpy as np
 import pytest
-from oracles import oracle
 
 import weft
 from weft.jit.archive import sources
@@ -225,14 +223,6 @@ def test_records_that_unpack_to_too_much():
         weft.jit.load(
             io.BytesIO(zipped(program(source, **{"code____torch__/big_DOT_py": b"#" * (sources.MOST_BYTES + 1)})))
         )
-
-
-@pytest.fixture
-def torch():
-    found = oracle("torch")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield found
 
 
 def saved(torch, module):

@@ -1,12 +1,10 @@
 """Archives that say that they are old: operators do what they did then, as PyTorch has it."""
 
 import io
-import warnings
 import zipfile
 
 import numpy as np
 import pytest
-from oracles import oracle
 
 import weft
 
@@ -21,14 +19,6 @@ PROGRAMS = {
     "full": "def f(x: Tensor, y: Tensor):\n    return torch.full([2], 3) + torch.full([2], int(y[0]))\n",
     "linspace": "def f(x: Tensor, y: Tensor):\n    return torch.linspace(0, 1, 5) + torch.logspace(0, 1, 5)\n",
 }
-
-
-@pytest.fixture
-def torch():
-    found = oracle("torch")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield found
 
 
 def dated(content, version):

@@ -188,14 +188,6 @@ class Detections(nn.Module):
 """
 
 
-@pytest.fixture
-def torch():
-    found = oracle("torch")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield found
-
-
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """The same source as a module of each library."""

@@ -7,20 +7,11 @@ import warnings
 
 import numpy as np
 import pytest
-from oracles import oracle
 from traced_functions import CASES
 
 import weft
 
 RNG = np.random.default_rng()
-
-
-@pytest.fixture
-def torch():
-    found = oracle("torch")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield found
 
 
 def bound(function, library, count):

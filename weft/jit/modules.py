@@ -20,6 +20,20 @@ from .graphs.model import model_of
 _IN_OBJECT = frozenset(["training", "_is_full_backward_hook"])  # attributes that `nn.Module` itself has
 
 
+def innermost_first(module: Module) -> list[Module]:
+    """A module and those in it, each once; a module comes after those that it holds."""
+    found: dict[int, Module] = {}
+    stack = [module]
+    while stack:
+        current = stack[-1]
+        waiting = [each for each in current._modules.values() if each is not None and id(each) not in found]
+        if waiting:
+            stack += waiting
+            continue
+        found.setdefault(id(stack.pop()), current)
+    return list(found.values())
+
+
 class ScriptModule(Module):
     """A module whose parameters, buffers, attributes, submodules and methods its class tells.
 

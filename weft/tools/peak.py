@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -59,26 +59,30 @@ def _code(lanes: int, fused: bool) -> str:
             sums += [f"  %m{n} = fmul {kind} %a{n}, %x", f"  %b{n} = fadd {kind} %m{n}, %x"]
         stores.append(f"  %p{n} = getelementptr {kind}, ptr %out, i64 {n}")
         stores.append(f"  store {kind} %b{n}, ptr %p{n}, align 4")
-    return "\n".join(
-        [
-            f"declare {kind} @llvm.fma.{suffix}({kind}, {kind}, {kind})",
-            f"define void @fma_chains(ptr %out, i64 %turns) {function_attributes(host())} {{",
-            "entry:",
-            f"  %x = load {kind}, ptr %out, align 4",
-            "  br label %loop",
-            "loop:",
-            "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
-            *phis,
-            *sums,
-            "  %next = add i64 %i, 1",
-            "  %more = icmp slt i64 %next, %turns",
-            "  br i1 %more, label %loop, label %end",
-            "end:",
-            *stores,
-            "  ret void",
-            "}",
-        ]
-    )
+    declared = f"declare {kind} @llvm.fma.{suffix}({kind}, {kind}, {kind})\n"
+    begin = [f"  %x = load {kind}, ptr %out, align 4"]
+    return declared + _turns("@fma_chains(ptr %out, i64 %turns)", begin, [*phis, *sums], stores)
+
+
+def _turns(head: str, begin: Sequence[str], body: Sequence[str], end: Sequence[str]) -> str:
+    """A function whose body runs `%turns` times, the number of each in `%i`."""
+    lines = [
+        f"define void {head} {function_attributes(host())} {{",
+        "entry:",
+        *begin,
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
+        *body,
+        "  %next = add i64 %i, 1",
+        "  %more = icmp slt i64 %next, %turns",
+        "  br i1 %more, label %loop, label %end",
+        "end:",
+        *end,
+        "  ret void",
+        "}",
+    ]
+    return "\n".join(lines)
 
 
 def moved_rate(size: int, copied: bool, seconds: float = SECONDS) -> float:
@@ -108,24 +112,7 @@ def _walk(lanes: int, copied: bool) -> str:
             body.append(f"  %b{n} = fadd {kind} %a{n}, %v{n}")
             stores.append(f"  %q{n} = getelementptr {block}, ptr %made, i64 0, i64 {n}")
             stores.append(f"  store {kind} %b{n}, ptr %q{n}, align 4")
-    return "\n".join(
-        [
-            f"define void @walk(ptr %source, ptr %made, i64 %turns) {function_attributes(host())} {{",
-            "entry:",
-            "  br label %loop",
-            "loop:",
-            "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
-            *phis,
-            *body,
-            "  %next = add i64 %i, 1",
-            "  %more = icmp slt i64 %next, %turns",
-            "  br i1 %more, label %loop, label %end",
-            "end:",
-            *stores,
-            "  ret void",
-            "}",
-        ]
-    )
+    return _turns("@walk(ptr %source, ptr %made, i64 %turns)", [], [*phis, *body], stores)
 
 
 class Rate(NamedTuple):

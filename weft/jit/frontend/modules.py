@@ -18,7 +18,7 @@ from ...nn.modules.module import Module
 from ..classes import BUFFER, PARAMETER
 from ..constants import type_of
 from ..functions import Function
-from ..modules import ScriptModule
+from ..modules import ScriptModule, innermost_first
 from ..types import BoolType, DictType, ListType, TensorType, Type
 from .annotations import Annotations, UnknownType, type_of_python
 from .class_types import PythonClass
@@ -79,20 +79,12 @@ def scripted_module(
         return module
     made: dict[int, ScriptModule] = {}
     known: dict[Any, ModuleClass] = {}
-    stack: list[Module] = [module]
-    while stack:
-        current = stack[-1]
-        waiting = [each for each in current._modules.values() if each is not None and id(each) not in made]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        if id(current) not in made:
-            made[id(current)] = (
-                current
-                if isinstance(current, ScriptModule)
-                else _made(current, made, known, origin_of, resolver_of, class_of)
-            )
+    for current in innermost_first(module):
+        made[id(current)] = (
+            current
+            if isinstance(current, ScriptModule)
+            else _made(current, made, known, origin_of, resolver_of, class_of)
+        )
     for each in made.values():
         _compile(each)
     return made[id(module)]

@@ -7,7 +7,7 @@ from typing import Any
 from ...nn.modules.module import Module
 from ..classes import BUFFER, PARAMETER, ScriptClass
 from ..frontend.modules import free_name
-from ..modules import ScriptModule
+from ..modules import ScriptModule, innermost_first
 from ..types import BoolType, NoneType, TensorType
 
 
@@ -21,17 +21,9 @@ class TracedModule(ScriptModule):
 def traced_tree(module: Module, top: type[ScriptModule]) -> dict[int, ScriptModule]:
     """A module of a program for each module of Python, by its identity; those in others come first."""
     made: dict[int, ScriptModule] = {}
-    stack: list[Module] = [module]
-    while stack:
-        current = stack[-1]
-        waiting = [each for each in current._modules.values() if each is not None and id(each) not in made]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        if id(current) not in made:
-            kind = top if current is module else TracedModule
-            made[id(current)] = current if isinstance(current, ScriptModule) else _made(current, made, kind)
+    for current in innermost_first(module):
+        kind = top if current is module else TracedModule
+        made[id(current)] = current if isinstance(current, ScriptModule) else _made(current, made, kind)
     return made
 
 
