@@ -26,7 +26,7 @@ from ...core.graph import Graph
 from ...core.passes import PassRun
 from ...frontend.files import is_program
 from ...passes.pipeline import PIPELINE
-from ...runtime.cpu.profile import profile
+from ...runtime.cpu.profile import profile, thread_pieces
 from ...runtime.program import Array, Program
 from ...te.loops import Kernel
 from ...te.printer import show
@@ -88,6 +88,7 @@ def _measure(compiled: CompiledModel, programs: Sequence[_Made], views: Sequence
         return
     found = profile(programs[0].program, inputs, ROUNDS, threads=1, call=lambda: compiled.run(inputs))
     views[0].run_seconds = found.total
+    views[0].pieces = thread_pieces(programs[0].program, inputs, ROUNDS, views[0].threads or None)
     for number, (step, timed) in enumerate(zip(views[0].steps, found.steps)):
         views[0].steps[number] = step.measured(timed.seconds)
 
