@@ -104,6 +104,29 @@ def test_onnxruntime_as_the_reference():
     assert {"layer2", "layer6", "layer12"} <= {layer.counterpart for layer in found.layers}
 
 
+@pytest.mark.parametrize("external", [False, True])
+def test_onnxruntime_finds_weights_and_nothing_is_written_beside_the_model(tmp_path, external):
+    oracle("onnxruntime")
+    rng = np.random.default_rng(3)
+    weight, bias = (rng.standard_normal(shape).astype("float32") for shape in ((200, 150), (150,)))
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["m"], name="product"),
+        onnx.helper.make_node("Add", ["m", "b"], ["a"], name="sum"),
+        onnx.helper.make_node("Tanh", ["a"], ["y"], name="end"),
+    ]
+    ends = [onnx.helper.make_tensor_value_info(name, 1, ["n", size]) for name, size in (("x", 200), ("y", 150))]
+    given = [onnx.numpy_helper.from_array(value, name) for name, value in (("w", weight), ("b", bias))]
+    graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], given)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    how = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0} if external else {}
+    onnx.save(model, tmp_path / "model.onnx", **how)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    found = compare_model(tmp_path / "model.onnx", ref="ort", shape={"x": (7, 200)})
+    assert found.ok, found
+    assert found.layers[-1].counterpart == "end"
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
 def test_a_wrong_kernel_is_found_by_name(wrong_kernel):
     found = compare_model(DIGITS)
     assert not found.ok

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,7 @@ class RecordedRun:
 
     def __init__(self, stepper: Stepper) -> None:
         self._stepper = stepper
-        self._kept: list[Words] = []
+        self._kept: list[Any] = []
         turning = [step for step in stepper.program.plan.steps if not isinstance(step, HostStep)]
         most = sum(min(max(step.launch.turns, 1), stepper.threads * PIECES_PER_THREAD) for step in turning)
         self._log = np.zeros(_LOG_HEAD + _PIECE_WORDS * min(most, MOST_PIECES), np.int64)
