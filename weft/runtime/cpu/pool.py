@@ -16,8 +16,8 @@ from numbers import Integral
 from ...base import config
 from ...base.errors import InvalidType, InvalidValue
 from ...base.forks import held_lock
-from ...base.freed_memory import keep_freed_memory
 from ...base.machine import usable_cores
+from .freed_memory import keep_freed_memory
 from .jit import load_ir
 from .pool_code import has_threads, pool_ir
 from .pool_state import OFFSETS, STATE_BYTES
