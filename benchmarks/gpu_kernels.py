@@ -24,9 +24,10 @@ from weft.base.cuda_target import CudaTarget, host_gpu
 from weft.base.plan import Launch, TensorMap
 from weft.codegen.cuda.ptx import ptx_of
 from weft.codegen.cuda.templates.emit import emit_template
+from weft.lower.cuda.tiles import candidates
 from weft.te.loops import Kernel
 from weft.te.tensor_cores.product import Tile
-from weft.testing.tensor_cores import ConvolutionCase, ProductCase
+from weft.testing.tensor_cores import ConvolutionCase, ProductCase, convolution_cases, product_cases
 
 LIMIT = 20  # seconds of a kind
 AT_ONCE = 5
@@ -168,7 +169,7 @@ def check_product(case: ProductCase, target: CudaTarget) -> str:
 def check_convolution(case: ConvolutionCase, target: CudaTarget) -> str:
     torch.manual_seed(case.out_channels)
     draw = lambda *shape: torch.randn(shape, device="cuda").to(TORCH[case.dtype])
-    (count, height, width, channels), (down, across) = case.pictures, case.image
+    (count, *_, channels), (down, across) = case.pictures, case.image
     x, w = draw(*case.pictures), draw(case.out_channels, *case.filter, channels)
     more = [draw(case.out_channels) * 5] if case.bias else []
     more += [draw(count, down, across, case.out_channels) * 5] if case.other else []
@@ -199,88 +200,6 @@ def verdict(got: torch.Tensor, wanted: torch.Tensor, bound: float) -> str:
         for at in (*wrong[:3], *wrong[-2:])
     ]
     return f"WRONG {worst:.1e}, {len(wrong)} of {got.numel()}; " + "; ".join(shown)
-
-
-def _products() -> dict[str, list[ProductCase]]:
-    P, T = ProductCase, Tile
-    tiles = [
-        T("fp16", 2, 256),
-        T("fp16", 2, 128),
-        T("fp16", 2, 64),
-        T("fp16", 1, 128),
-        T("fp16", 1, 64),
-        T("fp16", 2, 192),
-    ]
-    turns = [T("fp16", 2, 128, 2, True), T("fp16", 2, 256, 1, True), T("fp16", 2, 128, 1, True)]
-    splits = [T("fp16", w, n, split=s) for w, n in ((1, 64), (2, 64), (1, 32), (2, 128)) for s in (2, 4, 8)]
-    of = lambda tile, kind: tile._replace(kind=kind)
-    each = lambda found, *shape, **more: [P(tile, *shape, tile.kind, **more) for tile in found]
-    kinds = lambda tile: [of(tile, kind) for kind in ("bf16", "tf32")]
-    follow = {"bias": True, "other": True, "activation": "relu"}
-    return {
-        "smallest": each([T("fp16", 1, 64)], 64, 64, 64) + each([T("fp16", 1, 64)], 64, 64, 640),
-        "plain": each(tiles, 512, 768, 640),
-        "tails": each(tiles, 200, 1000, 1096),
-        "several": each(tiles, 4096, 4096, 512),
-        "turns": each(turns, 512, 768, 640),
-        "turns_tails": each(turns, 200, 1000, 1096),
-        "turns_several": each(turns, 4096, 4096, 512),
-        "split": each(splits, 512, 768, 1024),
-        "split_tails": each(splits, 200, 1000, 1096),
-        "split_follow": each(splits, 200, 1000, 1096, **follow),
-        "kinds": each([k for t in (tiles[0], tiles[4], turns[0], splits[1]) for k in kinds(t)], 384, 520, 1032),
-        "follow": each([*tiles, *turns], 300, 776, 520, **follow),
-        "follow_several": each([tiles[0], tiles[1], turns[0]], 4096, 2048, 256, **follow),
-        "gelu": each([tiles[0], turns[0]], 1024, 1024, 512, bias=True, activation="gelu"),
-        "float_out": each(tiles[:3], 200, 1000, 1096, out="float32", **follow),
-        "batched": each([tiles[0], tiles[4], turns[0], splits[1]], 197, 200, 72, batch=5)
-        + each([tiles[1]], 197, 200, 72, batch=5, shared_b=True, bias=True),
-        "stored_by_columns": [
-            P(tile, 520, 776, 1032, "bf16", 2, turned, bias=True)
-            for turned in ((False, True), (True, False), (True, True))
-            for tile in (of(tiles[1], "bf16"), of(tiles[4], "bf16"), of(turns[0], "bf16"))
-        ],
-        "exact": [
-            P(tile, *shape, "tf32", bias=True, exact=True)
-            for tile in (T("tf32", 2, 256), T("tf32", 1, 64), T("tf32", 1, 64, split=4))
-            for shape in ((200, 1000, 1096), (512, 768, 4096))
-        ],
-        "chosen": [P(None, *shape, kind, bias=True) for shape in SHAPES for kind in ("fp16", "tf32")],
-    }
-
-
-def _convolutions() -> dict[str, list[ConvolutionCase]]:
-    C, T = ConvolutionCase, Tile
-    tiles = [
-        T("fp16", 2, 128),
-        T("fp16", 2, 64),
-        T("fp16", 1, 64),
-        T("fp16", 1, 64, split=4),
-        T("fp16", 2, 128, 2, True),
-    ]
-    square = (3, 14, 14, 128)
-    return {
-        "window": [C(tile, square, 192) for tile in tiles],
-        "window_strided": [C(tile, square, 192, strides=(2, 2), other=True) for tile in tiles],
-        "window_odd": [
-            C(tiles[1], (5, 7, 7, 128), 64, (1, 1), (1, 1), (0, 0, 0, 0)),
-            C(tiles[1], (2, 17, 11, 72), 72, (3, 3), (2, 1), (0, 1, 1, 0)),
-            C(tiles[1], (2, 17, 11, 32), 40, (5, 2), (1, 2), (2, 1, 2, 0)),
-            C(tiles[2], (2, 16, 16, 16), 64, (4, 4), (1, 1), (2, 2, 1, 1)),
-            C(tiles[2], (2, 15, 15, 8), 64, (3, 3), (1, 1), (2, 2, 2, 2), (2, 2)),
-            C(tiles[2], (1, 9, 33, 64), 64, (3, 3), (3, 2), (3, 2, 1, 0), (1, 3)),
-        ],
-        "window_kinds": [C(T(k, 2, 64), square, 192, kind=k, other=True) for k in ("bf16", "tf32")],
-        "window_chosen": [
-            C(None, (n, h, h, c), k, (r, r), (s, s), (r // 2,) * 4)
-            for n in (1, 8)
-            for h, c, k, r, s in ((56, 64, 64, 3, 1), (28, 128, 128, 3, 1), (14, 256, 256, 3, 1), (7, 512, 512, 3, 1),
-                                  (56, 128, 128, 3, 2), (56, 256, 512, 1, 2))
-        ],
-    }  # fmt: skip
-
-
-SHAPES = [(1, 1000, 2048), (128, 768, 768), (128, 3072, 768), (512, 3072, 768), (1024, 768, 3072), (4096, 4096, 1024)]
 
 
 def check(names: Sequence[str]) -> int:
@@ -331,8 +250,8 @@ def _convolution_kind(cases: Sequence[ConvolutionCase]) -> Callable[[], list[tup
     return lambda: [(title(case), lambda target, case=case: check_convolution(case, target)) for case in cases]
 
 
-KINDS = {name: _product_kind(cases) for name, cases in _products().items()}
-KINDS |= {name: _convolution_kind(cases) for name, cases in _convolutions().items()}
+KINDS = {name: _product_kind(cases) for name, cases in product_cases().items()}
+KINDS |= {name: _convolution_kind(cases) for name, cases in convolution_cases().items()}
 
 
 # Times
@@ -414,8 +333,6 @@ def time_products(full: bool) -> None:
 
 
 def others(case: ProductCase) -> list[Tile]:
-    from weft.lower.cuda.tiles import candidates
-
     tiles = candidates(case.kind, False)
     large = case.rows * case.columns >= 1 << 22
     return [tile for tile in tiles if (tile.split == 1 and tile.width >= 128) or not large]

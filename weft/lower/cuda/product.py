@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from ...base.cuda_target import CudaTarget
 from ...base.dtype import DTYPES, FLOAT32, DType
+from ...base.errors import InvalidValue
 from ...base.plan import Launch, TensorMap
 from ...te.build import KernelBuilder
-from ...te.expr import Expr, Var
+from ...te.expr import Call, Expr, Load, Var
 from ...te.loops import Buffer, Kernel, Store
 from ...te.tensor_cores.layouts import PANEL_ROWS, ROW_BYTES
 from ...te.tensor_cores.product import Beside, Operand, Product, Tile, Window, shared_memory
+from ...te.visit import loads, postorder, rewrite
 from .tiles import Extent, candidates, choose_tile
 
 KINDS = {DTYPES["float16"]: "fp16", DTYPES["bfloat16"]: "bf16", FLOAT32: "tf32"}
@@ -21,16 +23,13 @@ ELEMENTS = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tfloat32"}
 COPY_BYTES = 16  # what strides of copied tensors are multiples of
 RUN = 8  # neighbours that are stored at once where sums are split
 
-# (sum, index of the result's element) -> what is stored.
-Finish = Callable[[Expr, Sequence[Expr]], Expr]
-
 
 class Matrices(NamedTuple):
     """An operand in memory: matrices of `rows` by k, or k by rows where they are `turned`. `matrix`, of the number of a
     product, says which one it takes; None: all take the first."""
 
     buffer: Buffer
-    count: int = 1
+    matrices: int = 1
     turned: bool = False
     matrix: Callable[[Expr], Expr] | None = None
 
@@ -46,9 +45,9 @@ class Request:
     columns: int
     depth: int
     out: Buffer
-    finish: Callable[[Expr, Expr, Expr, Expr, Expr | None], Expr]  # total, batch, row, column, beside
+    finish: Callable[[Expr, Expr, Expr, Expr], Expr]  # sum, number of the product, row, column -> what is stored
     kind: str
-    beside: Buffer | None = None
+    beside: Buffer | None = None  # read by `finish` at the result's own index only, and of its shape and dtype
     rest: tuple[Buffer, Buffer] | None = None
 
 
@@ -69,7 +68,13 @@ def plan_product(request: Request, buffers: Sequence[Buffer], target: CudaTarget
     staged = _is_staged(request, tile)
     beside = request.beside is not None and tile.split == 1 and staged
     memory = shared_memory(tile, request.out.dtype, staged, beside, target.shared_bytes)
-    assert memory is not None
+    passes_over = 3 if request.rest else 1
+    if memory is None or tile.split > passes_over * _k_blocks(request, tile):
+        raise InvalidValue(
+            f"a product of {request.rows} x {request.columns} x {request.depth} in tiles {tile}",
+            why="its stages do not fit, or some of the blocks that share a sum would have none of it",
+            hint="leave the choice of the tile to the cost model",
+        )
     maps: list[TensorMap] = []
 
     def number(made: TensorMap) -> int:
@@ -82,25 +87,28 @@ def plan_product(request: Request, buffers: Sequence[Buffer], target: CudaTarget
     a = _operand(request.a, request, tile, tile.rows, at, number, batch, element)
     right = _operand(request.b, request, tile, tile.width, at, number, batch, element)
     assert isinstance(right, Operand)
-    passes = ((a.map, right.map),)
+    passes: tuple[tuple[int, int], ...] = ((a.map, right.map),)
     if request.rest is not None:
         passes = _three_passes(request, (a, right), maps, at, number)
     out_map = number(_result_map(request, at[request.out])) if staged and tile.split == 1 else None
     other = None
     if beside and request.beside is not None:
         value = Var("beside", request.beside.dtype)
-        other = Beside(value, number(_result_map(request, at[request.beside])))
+        load = next(e for e in loads(request.finish(value, batch, row, column)) if e.source is request.beside)
+        other = Beside(value, load, number(_result_map(request, at[request.beside])))
     total = Var("total", request.out.dtype if request.out.dtype.itemsize == 2 else FLOAT32)
-    made = request.finish(total, batch, row, column, None if other is None else other.value)
+    made = request.finish(total, batch, row, column)
+    if other is not None:
+        stands = other.value
+        made = rewrite(made, lambda e: stands if isinstance(e, Load) and e.source is request.beside else e)
     flat = (batch * request.rows + row) * request.columns + column
     store = Store(request.out, (flat,), made)
     units = -(-request.rows // tile.rows) * -(-request.columns // tile.width) * request.batch
     blocks = units * tile.split if tile.split > 1 else min(units, target.sms * tile.resident)
     launch = Launch((blocks, 1, 1), (tile.threads, 1, 1), memory.bytes, tile.split, True)
-    return Product(
-        tile, memory, a, right, request.batch, request.rows, request.columns, request.depth, batch, row, column, total,
-        store, tuple(maps), passes, launch, out_map, other,
-    )  # fmt: skip
+    extents = request.batch, request.rows, request.columns, request.depth
+    sides = a, right, *extents
+    return Product(launch, tuple(maps), tile, memory, *sides, batch, row, column, total, store, passes, out_map, other)
 
 
 def _is_staged(request: Request, tile: Tile) -> bool:
@@ -111,13 +119,20 @@ def _is_staged(request: Request, tile: Tile) -> bool:
 def _best_tile(request: Request, target: CudaTarget) -> Tile:
     turned = any(getattr(side, "turned", False) for side in (request.a, request.b))
     found = [tile for tile in candidates(request.kind, turned) if _suits(request, tile, target)]
-    k_blocks = -(-request.depth // found[0].depth)
-    if isinstance(request.a, Window):
-        k_blocks = request.a.filter[0] * request.a.filter[1] * -(-request.a.channels // found[0].depth)
-    passes = 3 if request.rest else 1
-    extent = Extent(request.batch, request.rows, request.columns, k_blocks * passes)
+    k_blocks = _k_blocks(request, found[0]) * (3 if request.rest else 1)
+    index = [Var(name) for name in ("batch", "row", "column")]
+    made = request.finish(Var("total", request.out.dtype), *index)
+    functions = sum(isinstance(node, Call) for node in postorder((made,)))
+    extent = Extent(request.batch, request.rows, request.columns, k_blocks, functions)
     found = [tile for tile in found if tile.split <= extent.k_blocks]
     return choose_tile(extent, found, target, "float16" if found[0].item_bytes == 2 else "float32")
+
+
+def _k_blocks(request: Request, tile: Tile) -> int:
+    """Stages of one pass over k."""
+    if isinstance(request.a, Window):
+        return request.a.filter[0] * request.a.filter[1] * -(-request.a.channels // tile.depth)
+    return -(-request.depth // tile.depth)
 
 
 def _suits(request: Request, tile: Tile, target: CudaTarget) -> bool:
@@ -149,7 +164,7 @@ def _matrix_map(buffer: int, side: Matrices, extent: int, depth: int, rows: int,
     size = tile.item_bytes
     inner, outer = (extent, depth) if side.turned else (depth, extent)
     box = (PANEL_ROWS, ROW_BYTES // size, 1) if side.turned else (tile.depth, rows, 1)
-    return TensorMap(buffer, element, (inner, outer, side.count), (inner * size, inner * outer * size), box)
+    return TensorMap(buffer, element, (inner, outer, side.matrices), (inner * size, inner * outer * size), box)
 
 
 def _window_map(buffer: int, window: Window, tile: Tile, element: str) -> TensorMap:

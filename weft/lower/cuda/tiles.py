@@ -6,25 +6,28 @@ from typing import NamedTuple
 
 from ...base.cuda_target import CudaTarget
 from ...base.stages import decided
-from ...te.tensor_cores.layouts import ROW_BYTES
 from ...te.tensor_cores.product import Tile
 
-# Microseconds, measured with operands in the second cache.
-START = 1.3  # of a kernel that was launched ahead
-STORE = 4.9e-5  # an element of a tile: from the last product until it is stored
-INGEST = 117e3  # bytes that one multiprocessor copies in
-TENSOR_SHARE = 0.93  # of the nominal rate of products
-SPLIT = {1: 0.0, 2: 1.2, 4: 1.8, 8: 2.4}  # partial sums through a cluster of so many
-LONE_GROUP = 1.15  # one warpgroup alone does not keep a multiprocessor's tensor cores busy
+# Microseconds on an H200, operands in the second cache, kernels launched ahead of what they follow.
+START = 1.2  # until a block multiplies
+STORE = 6e-5  # an element of a tile: from the last product until it is stored
+FUNCTION = 3e-5  # an element: a function such as exp in what follows the product
+STAGE = 0.14  # a stage of a ring takes at least so long
+TENSOR_SHARE = 0.875  # of the nominal rate of products
+NARROW = 1.08  # products of up to 128 columns read their operands more often
+CACHE_RATE = 14.7e6  # bytes from the second cache to all multiprocessors
+SPLIT = {2: 0.1, 4: 0.8, 8: 1.8}  # partial sums through a cluster of so many
+SPLIT_ELEMENT = 7e-5  # and an element of them
 
 
 class Extent(NamedTuple):
-    """Of a product: how many, their rows and columns, and the stages that one sum takes."""
+    """Of a product: how many, their rows and columns, the stages that one sum takes, and the functions that follow."""
 
     batch: int
     rows: int
     columns: int
     k_blocks: int
+    functions: int = 0
 
 
 def candidates(kind: str, turned: bool) -> list[Tile]:
@@ -45,21 +48,23 @@ def microseconds(tile: Tile, extent: Extent, target: CudaTarget, element: str) -
     """What a product is expected to take in these tiles."""
     tiles = -(-extent.rows // tile.rows) * -(-extent.columns // tile.width) * extent.batch
     at_once = _clusters(tile.split, target) if tile.split > 1 else target.sms * tile.resident
-    waves = -(-tiles // at_once)
-    flops = 2.0 * tile.rows * tile.width * ROW_BYTES / tile.item_bytes
+    busy = min(tiles, at_once) * tile.split
+    size = tile.rows * tile.width
     rate = target.tensor_rate(element) / target.sms * TENSOR_SHARE / 1e6
-    busy = LONE_GROUP if tile.warpgroups == 1 else 1.0
-    stage = max(tile.stage_bytes / INGEST, flops / rate * busy)
+    multiply = 2.0 * size * tile.depth / rate * (NARROW if tile.width <= 128 else 1.0)
+    stage = max(STAGE, multiply, tile.stage_bytes * busy / CACHE_RATE)
     main = stage * -(-extent.k_blocks // tile.split)
-    store = STORE * tile.rows * tile.width
-    if tile.alternate:
-        return START + waves * max(main, store) + store
-    return START + waves * (main + store) + SPLIT[tile.split]
+    store, waves = (STORE + FUNCTION * extent.functions) * size, -(-tiles // at_once)
+    if tile.split > 1:
+        return waves * (START + main + store + SPLIT[tile.split] + SPLIT_ELEMENT * size)
+    if tile.alternate:  # one warpgroup stores while the other multiplies
+        return START + waves * max(main, store / 2) + store
+    return START + waves * (main + store)
 
 
 def _clusters(size: int, target: CudaTarget) -> int:
-    """Clusters of one block on each multiprocessor that run at once: they lie within groups of 16 or 18 of them."""
-    return target.sms // 18 * (16 // size) + max(0, target.sms % 18 // size)
+    """Those that run at once: clusters lie within groups of multiprocessors, whose number is no multiple of 4."""
+    return max(1, target.sms // size - (target.sms // 44 if size > 2 else 0))
 
 
 def choose_tile(extent: Extent, tiles: list[Tile], target: CudaTarget, element: str) -> Tile:

@@ -1,4 +1,4 @@
-"""Where elements lie in kernels of tensor cores: integer functions of numbers, arrays of them, or expressions of uint32.
+"""Where elements lie in kernels of tensor cores: integer functions of numbers, arrays, or expressions of uint32.
 
 A row of a tile in shared memory is 128 bytes, of which chunks of 16 are permuted by the number of the row, so that
 eight rows at the same column lie in different banks. Copies between global and shared memory, products and matrix

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...base.dtype import DType
-from ...base.plan import Launch, TensorMap
-from ..expr import Expr, Var
-from ..loops import Buffer, Store
-from .layouts import PANEL_ROWS, ROW_BYTES, WARP, WARPGROUP
+from ..expr import Expr, Load, Var, as_expr, cast, select
+from ..loops import Alloc, Buffer, For, Let, Seq, Stmt, Store, WholeKernel, buffer
+from .layouts import PANEL_ROWS, ROW_BYTES, WARP, WARPGROUP, window_origin
 
 MAX_STAGES = 8
 ALIGNMENT = 1024  # of tiles: what permutations of chunks count from
 BARRIER_BYTES = 256
-HALF_PAIR = 4  # bytes of two results of 16 bits
 SPLIT_GAP = 4  # floats between rows of partial sums, so that they lie in different banks
 UNITS = {"fp16": 2, "bf16": 2, "tf32": 4}  # bytes of an element, by the kind of product
 
@@ -92,10 +90,16 @@ class Operand:
     """Matrices of rows by k in memory, one after the other; `turned` ones are stored by columns (k by rows). `matrix`
     says which one a product of some number takes."""
 
-    buffer: Buffer
+    buffer: Buffer  # of one axis
     map: int  # which of the kernel's tensor maps looks at it
     turned: bool = False
     matrix: Expr | None = None  # by the number of the product; None: the first
+
+    def at(self, row: Expr, k: Expr, rows: int, depth: int) -> Expr:
+        """An element."""
+        matrix = as_expr(0) if self.matrix is None else self.matrix
+        inner = k * rows + row if self.turned else row * depth + k
+        return self.buffer[matrix * (rows * depth) + inner]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,6 +116,17 @@ class Window:
     dilation: tuple[int, int]
     map: int = 0
 
+    def at(self, row: Expr, k: Expr, rows: int, depth: int) -> Expr:
+        """An element; zeros are around pictures."""
+        _, height, width, channels = self.pictures
+        picture, top, left = window_origin(row, self.image, self.strides, self.pads)
+        tap = k // channels
+        y = top + tap // self.filter[1] * self.dilation[0]
+        x = left + tap % self.filter[1] * self.dilation[1]
+        inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+        place = ((picture * height + y) * width + x) * channels + k % channels
+        return Load(self.buffer, (select(inside, place, as_expr(0)),), inside)
+
     @property
     def channels(self) -> int:
         """Of a pixel. Each tap is read in blocks of `Tile.depth`, the last of which may be short."""
@@ -121,14 +136,15 @@ class Window:
 @dataclass(frozen=True, slots=True, eq=False)
 class Beside:
     """A tensor of the shape of the result that is read element by element: it is copied into the memory from which
-    results are stored, while sums are made. `value` stands for its element."""
+    results are stored, while sums are made. `value` stands for its element, which `load` reads."""
 
     value: Var
+    load: Expr
     map: int
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Product:
+class Product(WholeKernel):
     """For every batch, row and column: `store`, in which `total` is the sum over k of a[row, k] * b[column, k].
 
     `passes`: pairs of tensor maps; the sum goes over all of them one after the other. `out_map`: by which results of 16
@@ -148,11 +164,29 @@ class Product:
     column_at: Var
     total: Var
     store: Store
-    maps: tuple[TensorMap, ...]
     passes: tuple[tuple[int, int], ...]
-    launch: Launch
     out_map: int | None = None
     beside: Beside | None = None
+
+    def __str__(self) -> str:
+        count = f"{self.batch} x " if self.batch > 1 else ""
+        return f"product {count}{self.rows} x {self.columns} x {self.depth} in tiles {self.tile}"
+
+    def loops(self) -> Stmt:
+        """Sums in float32, one after the other. Passes over the rest of operands only add what float32 has anyway."""
+        k, total = Var("k"), buffer("total", "float32", (), scope="register")
+        a = self.a.at(self.row_at, k, self.rows, self.depth)
+        b = self.b.at(self.column_at, k, self.columns, self.depth)
+        added = Store(total, (), total[()] + cast(a, "float32") * cast(b, "float32"))
+        stored: Stmt = Let(self.total, cast(total[()], self.total.dtype), self.store)
+        if self.beside is not None:
+            stored = Let(self.beside.value, self.beside.load, stored)
+        summed = For(k, as_expr(self.depth), added)
+        body: Stmt = Alloc(total, Seq((Store(total, (), as_expr(0.0)), summed, stored)))
+        around = ((self.column_at, self.columns), (self.row_at, self.rows), (self.batch_at, self.batch))
+        for var, extent in around:
+            body = For(var, as_expr(extent), body)
+        return body
 
     @property
     def k_blocks(self) -> int:
@@ -166,10 +200,6 @@ class Product:
     def tiles(self) -> tuple[int, int]:
         """Down and across, of one product."""
         return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.width)
-
-    @property
-    def cluster(self) -> int:
-        return self.tile.split
 
 
 def shared_memory(tile: Tile, out: DType, staged: bool, beside: bool, limit: int) -> Memory | None:

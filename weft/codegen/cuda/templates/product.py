@@ -228,7 +228,8 @@ class ProductWriter:
         if tile.alternate:
             with w.when(self.warpgroup.equal(1)):  # the other one has the first turn
                 w.asm(f"bar.arrive {TURN_BARRIER}, {2 * WARPGROUP};")
-        begin, step = self.block_number, self.blocks
+        begin: Expr = self.block_number
+        step: Expr = self.blocks
         if tile.alternate:
             begin, step = begin + self.warpgroup * step, step * tile.warpgroups
         state: dict[str, Any] = {"tile": begin, "beside": u32(0)}

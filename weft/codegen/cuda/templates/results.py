@@ -103,7 +103,7 @@ class Sums:
 
 def store_pairs(sums: Sums, values: Sequence[Value]) -> None:
     """Each thread stores its pairs: four threads fill 32 bytes of float32."""
-    w, plan, tile, product = sums.w, sums.plan, sums.product.tile, sums.product
+    w, tile, product = sums.w, sums.product.tile, sums.product
     rows = [
         sums.row + accumulator_row(product.thread, 2 * half % 4) + half // 2 * PANEL_ROWS
         for half in range(2 * tile.blocks)

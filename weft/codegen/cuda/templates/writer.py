@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import cast
 
 from ....base.dtype import DTYPES, DType
 from ....te.expr import Expr, Var, as_expr
