@@ -12,7 +12,9 @@ class Cache:
     """Room for `context` tokens. The system gives memory as it is first written to, so it costs what is in it: blocks
     of 16 tokens lie one behind the other."""
 
-    def __init__(self, layers: int, shared: int, width: int, context: int) -> None:
+    def __init__(self, sizes: tuple[int, int, int], context: int) -> None:
+        """`sizes`: layers, heads that have keys, and columns of each."""
+        layers, shared, width = sizes
         if context < 1:
             raise InvalidValue(f"a context of {context} tokens", why="it is one or more")
         blocks = -(-context // BLOCK)
@@ -25,7 +27,7 @@ class Cache:
                 f"a cache of {context} tokens is {size} bytes", why="the system reserves no more", hint="context=..."
             ) from None
         self.context, self.length = context, 0
-        self._shape = layers, shared, width
+        self._shape = sizes
 
     def extend(self, keys: np.ndarray, values: np.ndarray) -> None:
         """Puts those of more tokens behind the others: (tokens, layers * shared * width) each."""

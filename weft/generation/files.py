@@ -15,21 +15,16 @@ from ..eager.torch_core.public_names import NAMES
 from .gpt2 import GPT2, GPT2Settings
 from .llama import Llama, LlamaSettings
 
-MODELS = {"gpt2": (GPT2, GPT2Settings), "llama": (Llama, LlamaSettings)}
+MODELS: dict[str, tuple[Any, Any]] = {"gpt2": (GPT2, GPT2Settings), "llama": (Llama, LlamaSettings)}
 UNUSED = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")  # buffers that files may have
 # Settings that change what a network computes, and the only values of them that are computed here.
-ONLY = {
+ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
     "gpt2": {"activation_function": ("gelu_new", "gelu_pytorch_tanh"), "scale_attn_by_inverse_layer_idx": (False,)},
-    "llama": {
-        "hidden_act": ("silu",),
-        "rope_scaling": (None,),
-        "attention_bias": (False,),
-        "mlp_bias": (False,),
-    },
+    "llama": {"hidden_act": ("silu",), "rope_scaling": (None,), "attention_bias": (False,), "mlp_bias": (False,)},
 }
 
 
-def load(folder: str | os.PathLike[str]) -> GPT2 | Llama:
+def load(folder: str | os.PathLike[str]) -> Any:
     """The decoder of a folder with a config.json and model.safetensors, or several such files with an index."""
     path = Path(folder)
     config = _json(path / "config.json")

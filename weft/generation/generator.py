@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base.errors import InvalidType, InvalidValue, RunError
 from ..compiler.model import opened
-from ..compiler.weight_levels import quantize_weights
+from ..compiler.quantise.weight_levels import quantize_weights
 from ..eager.tensor.memory import array_of
 from ..runtime.bound import BoundStep
 from .cache import Cache
@@ -55,9 +55,9 @@ class Generator:
             given = quantize_weights(given, bits=BITS[weights], group=group)
         self.weights, self.vocabulary = weights, model.settings.vocab_size
         self._program = opened(given, threads=threads, specialise="always")
-        self._sizes, self._context = model.cache_sizes, context
+        self._context = context
         self._steps: dict[int, _Step] = {}
-        self._cache = Cache(*self._sizes, context)
+        self._cache = Cache(model.cache_sizes, context)
 
     @property
     def context(self) -> int:
@@ -71,8 +71,9 @@ class Generator:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of constants that a step of one token has: what it reads from memory."""
-        return sum(constant.nbytes for constant in self._step(1).program.constants)
+        """Bytes of parameters that a token reads: all but the tables of which it takes a row."""
+        program = self._step(1).program
+        return sum(c.nbytes for c in program.constants if c.ndim != 2)
 
     def reset(self) -> None:
         """Forgets all tokens."""
@@ -122,7 +123,8 @@ class Generator:
         keep: bool = False,
     ) -> Iterator[int]:
         """The tokens after a prompt, one at a time as they are made: `count` of them, or until one of `stop`, which is
-        given too, or until the context is full. With `keep` the prompt follows what was read and made before."""
+        given too, or until the context is full. The last one is not read: with `keep` the prompt follows all that was,
+        and may begin with it."""
         if count is not None and count < 0:
             raise InvalidValue(f"{count} tokens", why="their number is 0 or more")
         choose, ends = sampler or Sampler(), frozenset(stop)
@@ -134,19 +136,18 @@ class Generator:
     def _tokens(
         self, scores: np.ndarray, count: int | None, choose: Callable[[np.ndarray], int], ends: frozenset[int]
     ) -> Iterator[int]:
-        made, expected = 0, self.length
+        made, expected, token = 0, self.length, 0
         while count is None or made < count:
-            if self.length != expected:
-                raise RunError("the generator read other tokens meanwhile", hint="a Generator for each stream")
+            if made:
+                if self.length != expected:
+                    raise RunError("the generator read other tokens meanwhile", hint="a Generator for each stream")
+                scores = self.feed([token])
+                expected += 1
             token = choose(scores)
-            yield token
             made += 1
-            if token in ends or self.length == self.context:
+            yield token
+            if token in ends or self.length >= self.context:
                 return
-            if self.length != expected:
-                continue
-            scores = self.feed([token])
-            expected += 1
 
     def generate(
         self,
@@ -180,4 +181,5 @@ class _Step:
         self._past[0], self._last[0] = cache.length, count - 1
         scores, keys, values = self._run()
         cache.extend(keys[:count], values[:count])
-        return scores[0]
+        made: np.ndarray = scores[0]
+        return made

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from .. import nn
 from ..base.errors import InvalidValue
 from ..core.symbol import Symbol
-from ..eager.tensor.tensor import Tensor
 from ..eager.torch_core.public_names import NAMES
 from ..nn import functional as F
 from .steps import Arrays, StepGraph
@@ -47,7 +47,7 @@ class _Product(nn.Module):
         self.weight = nn.Parameter(nn.init.normal_(NAMES["empty"](inputs, outputs), std=0.02))
         self.bias = nn.Parameter(NAMES["zeros"](outputs))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Any) -> Any:
         return x @ self.weight + self.bias
 
 
@@ -58,7 +58,7 @@ class _Attention(nn.Module):
         self.c_attn = _Product(settings.n_embd, 3 * settings.n_embd)
         self.c_proj = _Product(settings.n_embd, settings.n_embd)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Any) -> Any:
         *batch, length, width = x.shape
         parts = self.c_attn(x).split(width, -1)
         q, k, v = (part.reshape(*batch, length, self.heads, -1).transpose(-3, -2) for part in parts)
@@ -72,7 +72,7 @@ class _Hidden(nn.Module):
         self.c_fc = _Product(settings.n_embd, settings.hidden)
         self.c_proj = _Product(settings.hidden, settings.n_embd)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Any) -> Any:
         return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
 
 
@@ -84,7 +84,7 @@ class _Block(nn.Module):
         self.ln_2 = nn.LayerNorm(settings.n_embd, settings.layer_norm_epsilon)
         self.mlp = _Hidden(settings)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Any) -> Any:
         x = x + self.attn(self.ln_1(x))
         return x + self.mlp(self.ln_2(x))
 
@@ -107,8 +107,10 @@ class GPT2(nn.Module):
         self.wpe = nn.Embedding(settings.n_positions, settings.n_embd)
         self.h = nn.ModuleList([_Block(settings) for _ in range(settings.n_layer)])
         self.ln_f = nn.LayerNorm(settings.n_embd, settings.layer_norm_epsilon)
+        for table in (self.wte, self.wpe):
+            nn.init.normal_(table.weight, std=0.02)
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Any) -> Any:
         x = self.wte(ids) + self.wpe(arange(ids.shape[-1]))
         for block in self.h:
             x = block(x)

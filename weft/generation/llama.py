@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from .. import nn
 from ..base.errors import InvalidValue
 from ..core.symbol import Symbol
-from ..eager.tensor.tensor import Tensor
 from ..eager.torch_core.public_names import NAMES
 from ..nn import functional as F
 from .steps import Arrays, StepGraph
@@ -71,7 +71,7 @@ class _Attention(nn.Module):
         self.v_proj = nn.Linear(size, shared * settings.width, bias=False)
         self.o_proj = nn.Linear(heads * settings.width, size, bias=False)
 
-    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(self, x: Any, turns: tuple[Any, Any]) -> Any:
         *batch, length, _ = x.shape
         width = self.settings.width
         made = (part(x).reshape(*batch, length, -1, width) for part in (self.q_proj, self.k_proj, self.v_proj))
@@ -82,7 +82,7 @@ class _Attention(nn.Module):
         return self.o_proj(y.transpose(-3, -2).reshape(*batch, length, -1))
 
 
-def _turned(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+def _turned(x: Any, cosines: Any, sines: Any) -> Any:
     half = x.shape[-1] // 2
     return x * cosines + cat([x[..., half:], x[..., :half]], -1) * sines
 
@@ -94,7 +94,7 @@ class _Hidden(nn.Module):
         self.up_proj = nn.Linear(settings.hidden_size, settings.intermediate_size, bias=False)
         self.down_proj = nn.Linear(settings.intermediate_size, settings.hidden_size, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Any) -> Any:
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
@@ -105,7 +105,7 @@ class _Layer(nn.Module):
         self.input_layernorm = nn.RMSNorm(settings.hidden_size, settings.rms_norm_eps)
         self.post_attention_layernorm = nn.RMSNorm(settings.hidden_size, settings.rms_norm_eps)
 
-    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(self, x: Any, turns: tuple[Any, Any]) -> Any:
         x = x + self.self_attn(self.input_layernorm(x), turns)
         return x + self.mlp(self.post_attention_layernorm(x))
 
@@ -125,6 +125,7 @@ class Llama(nn.Module):
         super().__init__()
         self.settings = settings = settings or LlamaSettings()
         self.embed_tokens = nn.Embedding(settings.vocab_size, settings.hidden_size)
+        nn.init.normal_(self.embed_tokens.weight, std=0.02)
         self.layers = nn.ModuleList([_Layer(settings) for _ in range(settings.num_hidden_layers)])
         self.norm = nn.RMSNorm(settings.hidden_size, settings.rms_norm_eps)
         if not settings.tie_word_embeddings:
@@ -134,7 +135,7 @@ class Llama(nn.Module):
     def _scores(self) -> str:
         return "embed_tokens.weight" if self.settings.tie_word_embeddings else "lm_head.weight"
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Any) -> Any:
         x = self.embed_tokens(ids)
         cosines, sines = (tensor(part) for part in self.settings.turns(ids.shape[-1]))
         for layer in self.layers:

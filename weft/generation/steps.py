@@ -18,8 +18,8 @@ ROWS = "rows"  # the name of how many new tokens there are
 
 
 class StepGraph:
-    """Builds the graph: its inputs are `ids` and `positions` of new tokens, `keys` and `values` of the cache, `past`, how
-    many tokens that has, and `last`, which new token scores are wanted of."""
+    """Builds the graph: its inputs are `ids` and `positions` of new tokens, `keys` and `values` of the cache, `past`,
+    how many tokens that has, and `last`, which new token scores are wanted of."""
 
     def __init__(self, params: Arrays, layers: int, shared: int, width: int, context: int) -> None:
         self._params, self._used, self._values = params, dict[str, Symbol](), dict[str, np.ndarray]()

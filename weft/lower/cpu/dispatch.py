@@ -12,7 +12,7 @@ from .product import batched_kernels, product_kernels
 from .row_kernel import row_kernels
 from .scan import SCANS, scan_kernels
 from .stage import stage_kernel
-from .weight_only import level_product_kernels
+from .weight_only.levels import level_product_kernels
 from .winograd import winograd_kernels
 
 ROW_WISE = "softmax log_softmax layer_norm rms_norm instance_norm group_norm l2_normalize"

@@ -22,7 +22,7 @@ from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr, call, const, minimum, select, widen
-from ...te.extents import fewest, greater, is_open, is_same, lesser
+from ...te.extents import fewest, is_open, is_same, lesser
 from ...te.loops import Buffer
 from ...te.transform import lower_vectors
 from ...te.visit import masked_load
@@ -33,7 +33,6 @@ from .open.matrices.pack import Columns, pack_panel, pack_rows
 from .open.tile import TileSize, ceil_div, clamped, lanes_from, opaque, tile_size
 from .product_turns import BLOCK, even_part, far_packing, turn_of
 from .stage import lower_group
-from .streams import streamed_work
 from .tile import balanced, registers
 from .tile_walk import Sizes, choose, counted, even_groups, leading_index, place_of, tiles_and_rest, total_of
 
@@ -110,8 +109,7 @@ def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target
     epilogue = Epilogue(b, group, fact, join=True)
     buffers = *factors, b.arg("out", FLOAT32, (plan.rows * plan.columns,))
     write_panel_product(b, plan, buffers, _finish(b, epilogue, made.shape))
-    streamed = streamed_work(plan.weights * FLOAT32.itemsize, target)
-    return [_lowered(b, group, epilogue, greater(plan.rows * plan.depth * plan.columns, streamed))]
+    return [_lowered(b, group, epilogue, plan.rows * plan.depth * plan.columns)]
 
 
 def _lowered(b: KernelBuilder, group: FusedGroup, epilogue: Epilogue, work: Any) -> LoweredKernel:

@@ -3,13 +3,14 @@
     out[i] = softmax(scale q[i] K') V     of the first `past` tokens of the cache and of new tokens 0 to i
 
 Heads may share keys and values. The cache has all layers of a model, in blocks of 16 tokens that lie one behind the
-other, so that it can be reserved for many tokens and costs as much as there are: the keys of a block have tokens side by
-side, its values have columns side by side. Nothing is written to it: whoever calls puts new keys and values there."""
+other, so that it can be reserved for many tokens and costs as much as there are: the keys of a block have tokens side
+by side, its values have columns side by side. Nothing is written to it: who calls puts new keys and values there."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from .._kernels import Body, Spec, Written
 BLOCK = 16  # tokens of the cache whose keys lie side by side
 CHUNK = 8  # blocks whose scores are made at a time
 LINES = 4  # queries of heads that share keys, for which keys are read once
+TYPICAL = 16  # blocks of the cache that are used, as far as work is told before
 FAR_LEAST = float("-inf")
 
 INPUTS = {
@@ -45,9 +47,9 @@ class CachedAttentionAttrs:
 
 def _shape(params: CachedAttentionAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     query, key, value, keys, values, past, layer = ins
-    out = unify(query, outs[0])
+    out = unify(unify(query, outs[0]), None if query is None and outs[0] is None else (None, None))
     past, layer = unify(past, (1,)), unify(layer, (1,))
-    new = unify(key, value)
+    new = unify(unify(key, value), None if key is None and value is None else (None, None))
     if keys is None or values is None:
         return [out, new, new, keys, values, past, layer], [out]
     if len(keys) != 5 or len(values) != 5:
@@ -55,10 +57,12 @@ def _shape(params: CachedAttentionAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     blocks, layers, shared, width, block = keys
     unify((blocks, layers, shared, block, width), values)
     unify((block,), (BLOCK,))
+    if any(extent == 0 for extent in keys):
+        raise ShapeError(f"a cache of shape {show(keys)} has no room")
     if isinstance(shared, int) and isinstance(width, int):
         new = unify(new, (None, shared * width))
-        wide = out[1] if out is not None and len(out) == 2 else None
-        if isinstance(wide, int) and (not shared * width or wide % (shared * width)):
+        wide = None if out is None else out[1]
+        if isinstance(wide, int) and wide % (shared * width):
             raise ShapeError(
                 f"queries of {wide} columns", why=f"heads share {shared} keys of {width} columns: not a multiple"
             )
@@ -96,7 +100,7 @@ def _reference(
     blocks, layers, shared, width, block = keys.shape
     number = min(max(int(layer[0]), 0), layers - 1)
     rows, count = query.shape[0], min(max(int(past[0]), 0), blocks * block)
-    q = query.reshape(rows, shared, -1, width).transpose(1, 2, 0, 3).astype(np.float64)
+    q = query.reshape(rows, shared, query.shape[1] // (shared * width), width).transpose(1, 2, 0, 3).astype(np.float64)
     old_keys = keys[:, number].transpose(1, 0, 3, 2).reshape(shared, -1, width)[:, :count]
     old_values = values[:, number].transpose(1, 0, 2, 3).reshape(shared, -1, width)[:, :count]
     k, v = (
@@ -119,30 +123,32 @@ class _Tokens(NamedTuple):
     block_step: int
     values: te.Buffer
     first_value: Callable[[te.Expr], te.Expr]  # by the number of a token
-    count: te.Expr  # of all lines
+    total: te.Expr  # tokens that there are
 
 
 def _kernels(params: CachedAttentionAttrs, inputs: Sequence[Spec], outputs: Sequence[Spec]) -> list[Written]:
     body = Body("cached_attention", inputs, outputs)
     (rows, columns), (blocks, layers, shared, width, _) = inputs[0][0], inputs[3][0]
-    if not rows or not columns:
-        return []
+    if not rows:
+        with body.kernel({7: (0,)}, work=1) as (b, out), b.parallel("p", 0) as p:
+            b.store(out, p, te.const(0, FLOAT32))
+        return body.kernels
     new_blocks = -(-rows // BLOCK)
     turned = body.temporary((shared, new_blocks, width, BLOCK), FLOAT32)
     views = {1: (rows * shared * width,), turned: (shared * new_blocks, width, BLOCK)}
-    with body.kernel(views, work=shared * new_blocks * width) as (b, key, out):
-        with b.parallel("p", shared * new_blocks) as p:
-            first = b.let("first", p % new_blocks * BLOCK)
-            start = b.let("start", p // new_blocks * width + first * (shared * width))
-            with b.loop("e", width) as e, b.vector("lane", BLOCK) as lane:
-                there = first + lane < rows
-                place = start + lane * (shared * width) + e
-                b.store(out, (p, e, lane), te.read_or(key, (place,), there, 0))
+    count = shared * new_blocks
+    with body.kernel(views, work=count * width) as (b, key, out), b.parallel("p", count) as p:
+        first = b.let("first", p % new_blocks * BLOCK)
+        start = b.let("start", p // new_blocks * width + first * (shared * width))
+        with b.loop("e", width) as e, b.vector("lane", BLOCK) as lane:
+            b.store(out, (p, e, lane), te.const(0, FLOAT32))
+        with b.loop("token", te.minimum(rows - first, BLOCK)) as token, b.loop("e", width) as e:
+            b.store(out, (p, e, token), key[start + token * (shared * width) + e])
     whole = blocks * layers * shared * width * BLOCK
     sizes = {0: rows * columns, 2: rows * shared * width, 3: whole, 4: whole, 5: 1, 6: 1}
     views = {position: (size,) for position, size in sizes.items()}
     views |= {turned: (shared * new_blocks * width * BLOCK,), 7: (rows * columns,)}
-    work = rows * columns * (rows + min(blocks, 64) * BLOCK) // 4
+    work = rows * columns * (rows + min(blocks, TYPICAL) * BLOCK) // 4
     with body.kernel(views, work) as (b, query, value, keys, values, past, layer, new_keys, out):
         _Attending(b, params, inputs, query, out).write(value, keys, values, past, layer, new_keys)
     return body.kernels
@@ -184,7 +190,7 @@ class _Attending:
             for t in range(self.lines):
                 b.store(self.top, t, te.const(FAR_LEAST, FLOAT32))
                 b.store(self.total, t, te.const(0, FLOAT32))
-                self._columns(lambda at, t=t: b.store(self.made, (t, at), te.const(0, FLOAT32)))
+                self._columns(partial(self._store_made, t, lambda at: te.const(0, FLOAT32)))
             size = self.width * BLOCK
             count = b.let("count", te.maximum(te.minimum(past[0], self.blocks * BLOCK), 0))
             number = te.maximum(te.minimum(layer[0], self.layers - 1), 0)
@@ -211,9 +217,9 @@ class _Attending:
     def _tokens(self, tokens: _Tokens, seen: Sequence[te.Expr] | None) -> None:
         """Takes tokens in, a chunk at a time. Lines see all of them, or as many as stand beside them."""
         b, size = self.b, CHUNK * BLOCK
-        with b.loop("chunk", (tokens.count + (size - 1)) // size) as chunk:
+        with b.loop("chunk", (tokens.total + (size - 1)) // size) as chunk:
             first = b.let("first", chunk * size)
-            count = b.let("count", te.minimum(tokens.count - first, size))
+            count = b.let("count", te.minimum(tokens.total - first, size))
             blocks = b.let("blocks", (count + (BLOCK - 1)) // BLOCK)
             with b.loop("block", blocks) as block:
                 self._score(tokens, first + block * BLOCK, block, seen)
@@ -236,7 +242,7 @@ class _Attending:
                     for t in range(self.lines):
                         b.store(acc, t, acc[t] + key * self.query[self.at[t] + e])
             for t in range(self.lines):
-                limit = tokens.count if seen is None else seen[t]
+                limit = tokens.total if seen is None else seen[t]
                 score = te.select(first + lane < limit, acc[t] * self.scale, te.const(FAR_LEAST, FLOAT32))
                 b.store(self.scores, (t, block * BLOCK + lane), score)
 
@@ -291,13 +297,17 @@ class _Attending:
                 for t in range(self.lines):
                     b.store(self.made, (t, at + lane), acc[t])
 
+    def _store_made(self, t: int, value: Callable[[te.Expr], te.Expr], at: te.Expr) -> None:
+        self.b.store(self.made, (t, at), value(at))
+
     def _finish(self) -> None:
         b = self.b
         for t, start in enumerate(self.at):
             inverse = b.let("inverse", te.const(1, FLOAT32) / self.total[t])
-            self._columns(lambda at, t=t, start=start, inverse=inverse: b.store(
-                self.out, start + at, self.made[t, at] * inverse
-            ))
+            self._columns(partial(self._store_out, t, start, inverse))
+
+    def _store_out(self, t: int, start: te.Expr, inverse: te.Expr, at: te.Expr) -> None:
+        self.b.store(self.out, start + at, self.made[t, at] * inverse)
 
 
 cached_attention = define(

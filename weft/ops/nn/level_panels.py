@@ -11,6 +11,10 @@ make of a sum of products."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 import numpy as np
 
 from ... import te
@@ -24,6 +28,7 @@ from .level_products import FLOAT16, HALF, INT8, UINT8, WEIGHT_DTYPES, LevelAttr
 
 LARGEST = 32512  # 127 * 256: what the largest number of a group becomes
 SMALLEST = 1e-30  # groups of smaller numbers are zeros
+TOGETHER = 16  # groups of a row that are scaled at once
 QUAD = 4  # bytes that are multiplied and summed together
 ZEROS = {8: 128, 4: HALF}  # what is added to levels
 
@@ -153,48 +158,79 @@ def _rows_reference(params: RowLevelAttrs, x: Array) -> tuple[Array, Array, Arra
 def _rows_kernels(params: RowLevelAttrs, inputs: list[Spec], outputs: list[Spec]) -> list[Written]:
     body = Body("row_levels", inputs, outputs)
     *leading, depth = inputs[0][0]
-    rows, groups, group = int(np.prod(leading, dtype=np.int64)), outputs[1][0][-1], params.group
-    lanes = next(n for n in (16, 8) if group % n == 0)
-    views = {0: (rows * depth,), 1: (rows, 2, groups * group), 2: (rows, groups), 3: (rows, groups)}
+    rows, groups = math.prod(leading), outputs[1][0][-1]
+    views = {0: (rows * depth,), 1: (rows, 2, groups * params.group), 2: (rows, groups), 3: (rows, groups)}
     with body.kernel(views, work=2 * rows * depth) as (b, x, levels, factors, sums), b.parallel("row", rows) as row:
-        largest = b.alloc("largest", FLOAT32, (lanes,))
-        total = b.alloc("total", INT32, (lanes,))
-
-        def number(at: te.Expr) -> te.Expr:
-            return te.read_or(x, (row * depth + at,), at < depth, 0) if depth % group else x[row * depth + at]
-
-        def folded(memory: te.Buffer, combine: te.Expr) -> te.Expr:
-            half = lanes // 2
-            while half:
-                with b.loop("lane", 1) if half == 1 else b.vector("lane", half) as lane:
-                    b.store(memory, lane, combine(memory[lane], memory[lane + half]))
-                half //= 2
-            return memory[0]
-
-        with b.loop("group", groups) as part:
-            with b.vector("lane", lanes) as lane:
-                top: te.Expr = te.const(0, FLOAT32)
-                for first in range(0, group, lanes):
-                    top = b.let("top", te.max(top, te.abs(number(part * group + (first + lane)))))
-                b.store(largest, lane, top)
-            most = b.let("most", folded(largest, te.max))
-            usable = b.let("usable", (most > SMALLEST) & te.isfinite(most))
-            inverse = b.let("inverse", te.select(usable, te.const(LARGEST, FLOAT32) / most, te.const(0, FLOAT32)))
-            kept = te.select(te.isfinite(most), most * np.float32(1 / LARGEST), te.const(float("nan"), FLOAT32))
-            b.store(factors, (row, part), kept)
-            with b.vector("lane", lanes) as lane:
-                count: te.Expr = te.const(0, INT32)
-                for first in range(0, group, lanes):
-                    at = part * group + (first + lane)
-                    value = te.select(usable, number(at), te.const(0, FLOAT32))
-                    level = b.let("level", te.cast(te.round(value * inverse), INT32))
-                    low = b.let("low", ((level + 128) & 255) - 128)
-                    b.store(levels, (row, 0, at), te.cast((level - low) >> 8, INT8))
-                    b.store(levels, (row, 1, at), te.cast(low, INT8))
-                    count = b.let("count", count + level)
-                b.store(total, lane, count)
-            b.store(sums, (row, part), folded(total, lambda a, c: a + c))
+        write = _RowLevels(b, (x, levels, factors, sums), depth, params.group, row)
+        full, rest = divmod(groups, TOGETHER)
+        with b.loop("some", full) as some:
+            write.groups(some * TOGETHER, TOGETHER)
+        if rest:
+            write.groups(te.as_expr(full * TOGETHER), rest)
     return body.kernels
+
+
+class _RowLevels:
+    """Writes the levels of a row, some groups at a time. What a group has in its lanes is combined with groups in the
+    lanes, so that nothing waits for sums across lanes."""
+
+    def __init__(self, b: te.KernelBuilder, buffers: Sequence[te.Buffer], depth: int, group: int, row: te.Expr) -> None:
+        self.b, self.depth, self.group, self.row = b, depth, group, row
+        self.x, self.levels, self.factors, self.sums = buffers
+        self.lanes = next(n for n in (16, 8) if group % n == 0)
+        shape = (TOGETHER, self.lanes)
+        self.tops, self.counts = b.alloc("tops", FLOAT32, shape), b.alloc("counts", INT32, shape)
+        self.inverses = b.alloc("inverses", FLOAT32, (TOGETHER,))
+
+    def groups(self, first: te.Expr, count: int) -> None:
+        """The groups from one on."""
+        b = self.b
+        with b.loop("group", count) as part, b.vector("lane", self.lanes) as lane:
+            top: te.Expr = te.const(0, FLOAT32)
+            for at in self._places(first + part, lane):
+                top = b.let("top", te.max(top, te.abs(self._number(at))))
+            b.store(self.tops, (part, lane), top)
+        with self._each(count) as part:
+            self._scale(first, part)
+        with b.loop("group", count) as part, b.vector("lane", self.lanes) as lane:
+            total: te.Expr = te.const(0, INT32)
+            inverse = b.let("inverse", self.inverses[part])
+            for at in self._places(first + part, lane):
+                value = te.select(te.compare("ne", inverse, te.const(0, FLOAT32)), self._number(at), 0.0)
+                level = b.let("level", te.cast(te.round(value * inverse), INT32))
+                low = b.let("low", ((level + 128) & 255) - 128)
+                b.store(self.levels, (self.row, 0, at), te.cast((level - low) >> 8, INT8))
+                b.store(self.levels, (self.row, 1, at), te.cast(low, INT8))
+                total = b.let("total", total + level)
+            b.store(self.counts, (part, lane), total)
+        with self._each(count) as part:
+            total = self.counts[part, 0]
+            for number in range(1, self.lanes):
+                total = b.let("total", total + self.counts[part, number])
+            b.store(self.sums, (self.row, first + part), total)
+
+    def _places(self, group: te.Expr, lane: te.Expr) -> list[te.Expr]:
+        return [group * self.group + (first + lane) for first in range(0, self.group, self.lanes)]
+
+    def _number(self, at: te.Expr) -> te.Expr:
+        place = self.row * self.depth + at
+        return te.read_or(self.x, (place,), at < self.depth, 0) if self.depth % self.group else self.x[place]
+
+    @contextmanager
+    def _each(self, count: int) -> Iterator[te.Expr]:
+        with self.b.loop("group", 1) if count == 1 else self.b.vector("group", count) as part:
+            yield part
+
+    def _scale(self, first: te.Expr, part: te.Expr) -> None:
+        b = self.b
+        most: te.Expr = self.tops[part, 0]
+        for lane in range(1, self.lanes):
+            most = b.let("most", te.max(most, self.tops[part, lane]))
+        usable = (most > SMALLEST) & te.isfinite(most)
+        zero = te.const(0, FLOAT32)
+        b.store(self.inverses, part, te.select(usable, te.const(LARGEST, FLOAT32) / most, zero))
+        kept = te.select(te.isfinite(most), most * te.const(1 / LARGEST, FLOAT32), te.const(float("nan"), FLOAT32))
+        b.store(self.factors, (self.row, first + part), kept)
 
 
 row_levels = define(
@@ -216,7 +252,7 @@ row_levels = define(
 
 def _matmul_shape(params: LevelAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     check_levels(params)
-    levels, factors, sums, panels, scales = ins
+    levels, _, _, panels, scales = ins
     if levels is None or panels is None or scales is None:
         return list(ins), [None]
     *leading, two, depth = ranked_rows(levels)
@@ -224,9 +260,10 @@ def _matmul_shape(params: LevelAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     count, steps, lanes, four = ranked(panels, 4, "the panels")
     unify_dim(four, QUAD)
     unify_dim(mul_dims(steps, 8 * QUAD // params.bits), depth)
-    if not isinstance(lanes, int) or not lanes:
+    if lanes == 0:
         raise ShapeError("panels without columns")
-    unify_dim(count, -(-params.units // lanes))
+    if isinstance(lanes, int):
+        unify_dim(count, -(-params.units // lanes))
     groups = ceil_div_dims(depth, params.group)
     each = (*leading, groups)
     return [levels, each, each, panels, (count, groups, lanes)], [(*leading, params.units)]

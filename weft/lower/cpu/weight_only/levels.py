@@ -10,26 +10,26 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import FLOAT32, INT32
-from ...base.shape import is_static
-from ...core.fused import FusedGroup
-from ...core.ir import Fact, NodeEntry
-from ...core.op import Op
-from ...core.symbol import Symbol
-from ...ops.nn.level_panels import QUAD, ZEROS
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, cast, const
-from ...te.intrinsics import dot_bytes
-from ...te.loops import Buffer, Kernel
-from ...te.transform import lower_vectors
-from ..epilogue import Epilogue
-from ..group import LoweredKernel, kernel_name
-from .layouts import as_written
-from .stage import lower_group
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import FLOAT32, INT32
+from ....base.shape import is_static
+from ....core.fused import FusedGroup
+from ....core.ir import Fact, NodeEntry
+from ....core.op import Op
+from ....core.symbol import Symbol
+from ....ops.nn.level_panels import QUAD, ZEROS
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, cast, const
+from ....te.intrinsics import dot_bytes
+from ....te.loops import Buffer, Kernel
+from ....te.transform import lower_vectors
+from ...epilogue import Epilogue
+from ...group import LoweredKernel, kernel_name
+from ..layouts import as_written
+from ..stage import lower_group
+from ..tile import balanced, registers
+from ..tile_walk import choose, leading_index, total_of
 from .streams import streamed_work
-from .tile import balanced, registers
-from .tile_walk import choose, leading_index, total_of
 
 VECTORS = 4  # of columns in a panel
 LOWER_HALVES = 0x0F0F0F0F
@@ -109,17 +109,14 @@ class _LevelProduct:
         """A turn is a panel; its rows come in tiles, of as many vectors of columns as registers have sums for."""
         b = self.b
         tiles = balanced(self.rows, MAX_ROWS)
-        with b.parallel("panel", self.count) as panel:
-            with b.loop("tile", total_of(tiles)) as tile:
-
-                def some_rows(rows: int, first: Expr) -> None:
-                    row = b.let("row", first)
-                    vectors = next(n for n in (VECTORS, 2, 1) if n * rows <= self.sums_held or n == 1)
-                    with b.loop("part", self.panel // (vectors * self.lanes)) as part:
-                        self._tile(panel, part * vectors, vectors, row, rows)
-
-                choose(b, tile, tiles, some_rows)
+        with b.parallel("panel", self.count) as panel, b.loop("tile", total_of(tiles)) as tile:
+            choose(b, tile, tiles, lambda rows, first: self._parts_of_panel(panel, b.let("row", first), rows))
         return b.finish()
+
+    def _parts_of_panel(self, panel: Expr, row: Expr, rows: int) -> None:
+        vectors = next(n for n in (VECTORS, 2, 1) if n * rows <= self.sums_held or n == 1)
+        with self.b.loop("part", self.panel // (vectors * self.lanes)) as part:
+            self._tile(panel, part * vectors, vectors, row, rows)
 
     def _tile(self, panel: Expr, first: Expr, vectors: int, row: Expr, rows: int) -> None:
         b, count = self.b, rows * vectors
@@ -152,9 +149,9 @@ class _LevelProduct:
         fours = b.let("fours", row * (2 * self.quads) + group * (self.params.group // QUAD))
         for step in range(steps):
             for v in range(vectors):
-                place = at + (step * self.panel + v * self.lanes)
-                b.prefetch(self.panels, place + AHEAD_BYTES // QUAD)
-                stored = b.let("w", self.panels[place + lane])
+                first = at + (step * self.panel + v * self.lanes)
+                b.prefetch(self.panels, first + AHEAD_BYTES // QUAD)
+                stored = b.let("w", self.panels[first + lane])
                 for part, weights in enumerate(self._parts(stored)):
                     number = step * (8 // bits) + part
                     for i in range(rows):

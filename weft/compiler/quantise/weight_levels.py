@@ -1,4 +1,4 @@
-"""`quantize_weights`: a model goes in, and the same with the weights of its products as levels of a few bits goes out."""
+"""`quantize_weights`: a model goes in; out comes the same with the weights of its products as levels of a few bits."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.dtype import FLOAT32
-from ..base.errors import InvalidValue
-from ..core.graph import Graph
-from ..core.ir import Fact, Node, NodeEntry
-from ..core.symbol import Symbol
-from ..core.walk import Walker, rewrite
-from ..ops.nn.level_products import WEIGHT_DTYPES
-from ..runtime.program import Array
-from .model import opened
+from ...base.dtype import FLOAT32
+from ...base.errors import InvalidValue
+from ...core.graph import Graph
+from ...core.ir import Fact, Node, NodeEntry
+from ...core.symbol import Symbol
+from ...core.walk import Walker, rewrite
+from ...ops.nn.level_products import WEIGHT_DTYPES
+from ...runtime.program import Array
+from ..model import opened
 
 BOUNDS = {8: 127, 4: 7}  # the largest level
 SMALLEST_HALF = 2.0**-14  # float16 has smaller numbers with fewer digits only

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...base.cpu_target import CpuTarget
+from ....base.cpu_target import CpuTarget
 
 SHARED = 2  # the rate of one core is the best there is; other cores and programs use the same memory
 
