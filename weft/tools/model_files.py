@@ -87,13 +87,14 @@ def open_model(
     threads: int | None = None,
     opt_level: int = 3,
     specialise: str = "never",
+    target: str = "cpu",
 ) -> Opened:
     """Reads a model: a file, or what `weft.compile` takes. Dimensions that are open get likely numbers, unless the
     caller says by None that they are to stay so."""
     if isinstance(model, (str, os.PathLike)):
         _check_source(Path(model))
     shapes = dict(shape or {})
-    options = (params, threads, opt_level, specialise)
+    options = (params, threads, opt_level, specialise, target)
     first = _opened(model, shapes, *options)
     free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
     taken = {name: dims for name, dims in likely_shapes(first.inputs).items() if name not in free}
@@ -108,10 +109,10 @@ def open_model(
 
 
 def _opened(
-    model: Any, shapes: Shapes, params: Path | str | None, threads: int | None, level: int, specialise: str
+    model: Any, shapes: Shapes, params: Path | str | None, threads: int | None, level: int, specialise: str, target: str
 ) -> CompiledModel:
     source = model if params is None else read_model(Path(model), Path(params), shapes)
-    return opened(source, shape=shapes, threads=threads, opt_level=level, specialise=specialise)
+    return opened(source, shape=shapes, threads=threads, opt_level=level, specialise=specialise, target=target)
 
 
 def arrays_of(model: Any, inputs: Mapping[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:
@@ -162,6 +163,7 @@ class ReadyModel:
         opt_level: int = 3,
         seed: int = 0,
         stages: Stages | None = None,
+        target: str = "cpu",
     ) -> None:
         stages, shapes = stages or Stages(), dict(shape or {})
         stages.begin("read")
@@ -176,7 +178,7 @@ class ReadyModel:
         else:
             arrays = arrays_of(model, inputs or {}, shapes, params)
             known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
-            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level)
+            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level, target=target)
             stages.begin("compile")
             compiled.prepare_known(stages.progress)
             self.model = compiled
