@@ -14,7 +14,7 @@ from ..base.device import Device
 from ..base.dtype import DTYPES, DType, dtype_name, has_native_code
 from ..base.errors import GraphError, ShapeError, Unsupported
 from ..base.memory import require
-from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelCode, KernelStep, Launch, OpenWork, Step
+from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelCode, KernelStep, Launch, OpenWork, Step, TensorMap
 from ..base.shape import is_static, numel, show
 from ..base.target import Target
 from ..core.fused import FusedGroup
@@ -484,7 +484,8 @@ class _Assembler:
         each = self._nanoseconds(1)
         cost = OpenWork(each, At(work.row)) if isinstance(work, Extent) else work * each
         scalars = self.sizes.arguments if self.sizes is not None and code.scalars else ()
-        self.steps.append(lambda refs: KernelStep(code.name, tuple(refs[k] for k in keys), scalars, launch, cost))
+        maps = tuple(map(_planned_map, code.maps))
+        self.steps.append(lambda refs: KernelStep(code.name, tuple(refs[k] for k in keys), scalars, launch, cost, maps))
 
     def _host(
         self, group: FusedGroup, entries: Sequence[NodeEntry], fact: Callable[[NodeEntry], Fact] | None = None
@@ -571,6 +572,10 @@ def _names_inside(node: Node, dims: Mapping[NodeEntry, Sequence[int | str]]) -> 
 def _numbers(sizes: Sequence[Any]) -> tuple[Any, ...]:
     """Sizes as plans hold them."""
     return tuple(map(as_number, sizes))
+
+
+def _planned_map(found: TensorMap) -> TensorMap:
+    return found._replace(dims=_numbers(found.dims), strides=_numbers(found.strides), offset=as_number(found.offset))
 
 
 def _place_of(key: Any) -> Any:
