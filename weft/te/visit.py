@@ -28,7 +28,7 @@ from .expr import (
     select,
     widen,
 )
-from .loops import Alloc, Barrier, For, If, Let, Prefetch, Seq, Stmt, Store, While
+from .loops import Alloc, Barrier, Exchange, For, If, Let, Prefetch, Seq, Stmt, Store, While
 
 Node = Expr | Stmt
 N = TypeVar("N", bound=Node)
@@ -61,6 +61,7 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Seq: lambda s: s.body,
     Prefetch: lambda s: s.indices,
     Barrier: lambda s: (),
+    Exchange: lambda s: (*s.indices, s.value),
 }
 
 
@@ -125,6 +126,7 @@ _REBUILD: dict[type, Callable[[Any, Any], Any]] = {
     If: lambda s, p: If(*p),
     Seq: lambda s, p: Seq(tuple(p)),
     Prefetch: lambda s, p: Prefetch(s.buffer, tuple(p), s.level),
+    Exchange: lambda s, p: Exchange(s.buffer, tuple(p[:-1]), p[-1], s.distance),
 }
 
 
@@ -214,6 +216,7 @@ _FACTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Alloc: lambda s: (id(s.buffer),),
     If: lambda s: (s.otherwise is None,),
     Prefetch: lambda s: (id(s.buffer), s.level),
+    Exchange: lambda s: (id(s.buffer), s.distance),
 }
 
 
