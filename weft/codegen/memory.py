@@ -166,7 +166,8 @@ def _load_run(b: Builder, place: Place, span: Span, mask: Value | None) -> Value
     empty = Value("zeroinitializer", place.element, span.lanes, 0)
     name = f"llvm.masked.load.{mangled(empty)}.p0"
     b.declarations.setdefault(name, f"declare {kind} @{name}(ptr, i32, {mask.type}, {kind})")
-    text = f"call {kind} @{name}({span.pointer.type} {span.pointer.ref}, i32 {span.alignment}, {mask.type} {mask.ref}, {kind} {empty.ref})"
+    where = f"{span.pointer.type} {span.pointer.ref}, i32 {span.alignment}"
+    text = f"call {kind} @{name}({where}, {mask.type} {mask.ref}, {kind} {empty.ref})"
     return b.effect(place.element, span.lanes, text)
 
 
@@ -257,7 +258,8 @@ def _scatter_lanes(b: Builder, place: Place, pointers: Value, value: Value, mask
 
 def _scatter(b: Builder, place: Place, pointers: Value, value: Value, mask: Value | None) -> None:
     if not b.has_masks:
-        return _scatter_lanes(b, place, pointers, value, mask)
+        _scatter_lanes(b, place, pointers, value, mask)
+        return
     mask = mask or b.const("i1", value.lanes, True)
     name = f"llvm.masked.scatter.{mangled(value)}.v{value.lanes}p0"
     signature = f"{value.type}, {pointers.type}, i32, {mask.type}"

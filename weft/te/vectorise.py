@@ -97,8 +97,9 @@ class _Widening:
                 whole = len(known) == len(indices)
                 self.done.append(replace(node, indices=tuple(known)) if whole else Seq(()))
             case Barrier() | Exchange():
+                what = "a barrier" if isinstance(node, Barrier) else "an exchange"
                 raise Unsupported(
-                    f"vector loop {self.var.name} contains {'a barrier' if isinstance(node, Barrier) else 'an exchange'}",
+                    f"vector loop {self.var.name} contains {what}",
                     why="the lanes of a vector are one thread, which waits once",
                     hint="vectorise the loops before and after the barrier",
                 )
