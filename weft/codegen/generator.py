@@ -27,13 +27,18 @@ class Codegen(Generic[T]):
     listings: Mapping[str, Callable[[str, T], str]] = field(
         default_factory=dict
     )  # what WEFT_DEBUG prints, by the name of the stage
+    # Whether code may begin while the kernel before it runs, for it waits by itself.
+    begins_early: Callable[[bytes], bool] = lambda code: False
 
     def code(self, kernel: Kernel, code: bytes) -> KernelCode:
         """Code with what the kernel expects of its arguments."""
         written = {s.buffer for s in postorder((kernel.body,)) if isinstance(s, Store)}
         buffers = tuple(_spec(buffer, buffer in written) for buffer in kernel.buffers)
         scalars = tuple((var.name, var.dtype) for var in kernel.scalars)
-        return KernelCode(kernel.name, code, buffers, scalars, _launch(kernel), self.format)
+        launch = _launch(kernel)
+        if launch is not None and self.begins_early(code):
+            launch = launch._replace(dependent=True)
+        return KernelCode(kernel.name, code, buffers, scalars, launch, self.format)
 
 
 def _launch(kernel: Kernel) -> Launch | None:

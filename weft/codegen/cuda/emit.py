@@ -15,6 +15,7 @@ from ...base.errors import Unsupported
 from ...te.grid import constant, grid_of
 from ...te.linear import scalar
 from ...te.loops import Alloc, Barrier, Exchange, For, Kernel, Prefetch
+from ...te.verify import verify
 from ..affine import sum_of
 from ..builder import Value
 from ..emit import KernelEmitter, Step
@@ -42,6 +43,7 @@ def emit_kernel(kernel: Kernel, target: CudaTarget) -> str:
             where=f"kernel {kernel.name}",
             hint="bind its turns to the blocks and threads of a grid",
         )
+    verify(kernel)
     return _CudaEmitter(kernel, target).module()
 
 
