@@ -301,7 +301,9 @@ class _Assembler:
     def _place_parts(self, groups: Sequence[FusedGroup]) -> None:
         """Values that are written straight into larger ones have their places there."""
         shape = lambda entry: self._fact(entry)[0]
-        self.placing = Placing(groups, self._is_ordinary, self.outputs_in_place, shape, self.lowering.takes_strides, self._is_aligned)
+        self.placing = Placing(
+            groups, self._is_ordinary, self.outputs_in_place, shape, self.lowering.takes_strides, self._is_aligned
+        )
         for entry, part in self.placing.parts.items():
             if part.root not in self.places:
                 self._add(part.root, "arena")

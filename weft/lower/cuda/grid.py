@@ -30,9 +30,7 @@ def over_elements(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], bo
     return on_grid(name, buffers, number, total, numbered(axes, number, total, body), target)
 
 
-def on_grid(
-    name: str, buffers: Sequence[Buffer], var: Var, total: Any, body: Stmt, target: CudaTarget
-) -> Kernel:
+def on_grid(name: str, buffers: Sequence[Buffer], var: Var, total: Any, body: Stmt, target: CudaTarget) -> Kernel:
     """A kernel whose threads are the turns of a loop, so many in all."""
     threads = threads_for(total, target)
     block, thread = Var("block"), Var("thread")
