@@ -10,7 +10,7 @@ from .llvm_types import literal
 
 TABLE_FROM = 2.0**45  # below it the nearest multiple of pi/2 is found, and subtracted in three parts
 _TABLE = "weft.powers_of_two_mod_two_pi_wide"
-_PIECE = 24  # bits of an angle's mantissa that are multiplied at once
+_PIECE = 18  # bits of the mantissa that are multiplied at once: sums of such products are exact
 _LEAST, _MOST = -8, 971  # exponents of huge angles whose mantissas are integers
 _DIGITS = 1400  # bits after the point, of 2 pi
 
