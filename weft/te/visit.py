@@ -30,6 +30,7 @@ from .expr import (
     widen,
 )
 from .loops import Alloc, Barrier, For, If, Let, Prefetch, Seq, Stmt, Store, While
+from .tensor_cores.attention import Attention
 from .tensor_cores.product import Product
 
 Node = Expr | Stmt
@@ -64,6 +65,7 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Prefetch: lambda s: s.indices,
     Barrier: lambda s: (),
     Product: lambda s: (s.store,),
+    Attention: lambda s: (s.score, s.store),
 }
 
 
@@ -129,6 +131,7 @@ _REBUILD: dict[type, Callable[[Any, Any], Any]] = {
     Seq: lambda s, p: Seq(tuple(p)),
     Prefetch: lambda s, p: Prefetch(s.buffer, tuple(p), s.level),
     Product: lambda s, p: replace(s, store=p[0]),
+    Attention: lambda s, p: replace(s, score=p[0], store=p[1]),
 }
 
 
