@@ -107,6 +107,18 @@ class CudaTarget(Target):
         return f"+ptx{self.ptx}"
 
     @property
+    def has_fma(self) -> bool:
+        return True
+
+    @property
+    def has_half_floats(self) -> bool:
+        return True
+
+    def has(self, feature: str) -> bool:
+        """Whether an LLVM feature of CPUs is on: none is."""
+        return False
+
+    @property
     def has_own_code(self) -> bool:
         """Whether instructions of this architecture alone may be used: wgmma of sm_90a, and the like."""
         return self.arch.endswith("a")

@@ -213,18 +213,12 @@ def _below_table(b: Builder, x: Value, wide: Value) -> tuple[Value, Value]:
     """The angle as a sum of two float64; huge ones are taken modulo 2 pi, in a branch."""
     none = b.like(wide, -0.0)  # added to -0.0 it keeps the sign
     huge = b.compare("oge", b.fabs(x), b.like(x, TABLE_FROM))
-    if x.lanes > 1:
-        name = f"llvm.vector.reduce.or.v{x.lanes}i1"
-        b.declarations.setdefault(name, f"declare i1 @{name}({huge.type})")
-        anywhere = b.pure("i1", 1, f"call i1 @{name}({huge.type} {huge.ref})", (huge,))
-    else:
-        anywhere = huge
 
     def reduced() -> list[Value]:
         high, low = _modulo_two_pi(b, x)
         return [b.select(huge, high, wide), b.select(huge, low, none)]
 
-    high, low = b.branch(anywhere, reduced, [wide, none])
+    high, low = b.branch(b.any_of(huge), reduced, [wide, none])
     return high, low
 
 

@@ -116,7 +116,7 @@ def _conversion(value: Any, dtype: str) -> str:
 def _array(value: Any, spec: Spec) -> Array:
     """An array of any library as it is in memory; a list or a number as a new one."""
     try:
-        shared = shared_array(value)
+        shared: Array | None = shared_array(value)
         if shared is not None:
             return shared
         plain = np.asarray(value)

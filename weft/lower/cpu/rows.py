@@ -18,10 +18,10 @@ from ...te.simplify import simplify
 from ...te.tensor import Tensor
 from ...te.visit import rewrite, substitute
 from ..access import address, continues
+from ..axes import Axis, turns_of
+from ..collapse import value_vars
 from ..group import reached_tensors
 from ..stages import stages
-from .nest import Axis, turns_of
-from .pointwise import value_vars
 
 
 class RowStage(NamedTuple):

@@ -6,7 +6,7 @@ first operand in registers: probabilities go into the second product from where 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 
 from ....base.cuda_target import CudaTarget
@@ -29,11 +29,10 @@ from ....te.tensor_cores.layouts import (
     matrix_address,
 )
 from ....te.visit import substitute
-from ...builder import Builder, Value
+from ...builder import Value
 from . import asm
-from .facts import GpuFacts
 from .frame import Frame, module
-from .writer import UINT32, Loop, u32
+from .writer import UINT32, Loop, Operand, u32
 
 BARRIER = 8  # bytes
 HALVES = {"fp16": DTYPES["float16"], "bf16": DTYPES["bfloat16"]}
@@ -43,18 +42,17 @@ ROWS = 2  # of a thread: its accumulators are in a row of the upper eight of 16,
 
 def emit_attention(kernel: Kernel, plan: Attention, target: CudaTarget) -> str:
     """The module of an attention."""
-    writer = AttentionWriter(kernel, plan)
+    writer = AttentionWriter(kernel, plan, target)
     writer.write()
-    return module(kernel, writer.frame, plan.launch, len(plan.maps), 1)
+    return module(kernel, writer.frame, plan.launch, len(plan.maps), scheduled=True)
 
 
 class AttentionWriter:
     """What the threads of a block do."""
 
-    def __init__(self, kernel: Kernel, plan: Attention) -> None:
+    def __init__(self, kernel: Kernel, plan: Attention, target: CudaTarget) -> None:
         self.plan, self.tile = plan, plan.tile
-        builder = Builder(GpuFacts())  # type: ignore[arg-type]
-        self.frame = Frame(kernel, builder, len(plan.maps))
+        self.frame = Frame(kernel, target, len(plan.maps))
         self.w = w = self.frame.w
         self.thread_number, block = w.special("tid.x"), w.special("ctaid.x")
         self.base = self.frame.shared_base()
@@ -257,9 +255,9 @@ wgmma.wait_group.sync.aligned 0;
             scale = self._exp2(b.fma(before, factor, shift))
             total = b.mul(w.value(k.carried[f"total{half}"]), scale)
             for n in own[::2]:  # packed at once: few of them are in registers at a time
-                pair = [self._exp2(b.fma(scores[m], factor, shift)) for m in (n, n + 1)]
-                total = b.add(total, b.add(*pair))
-                packed[n] = w.packed(*pair, half_dtype)
+                first, second = (self._exp2(b.fma(scores[m], factor, shift)) for m in (n, n + 1))
+                total = b.add(total, b.add(first, second))
+                packed[n] = w.packed(first, second, half_dtype)
             k.next(**{f"top{half}": top, f"total{half}": total})
             scales.append(scale)
         old = [b.mul(w.value(k.carried[f"sum{n}"]), scales[n // 2 % 2]) for n in range(sums)]
@@ -279,14 +277,14 @@ wgmma.wait_group.sync.aligned 0;
             lines.append(asm.multiply(plan.kind, plan.values, sums, own, "b", "always", (True,)))
         text = self._block("", lines, first + len(packed) + 1)
         full, empty = (self.barriers[f"values_{word}"] + k.stage * BARRIER for word in ("full", "empty"))
-        operands = (*packed, values, full, empty, k.phase, cast(self.is_first, UINT32))
-        return w.read_many(text, ["float"] * count, *operands, early=False, tied=old)
+        ends: tuple[Operand, ...] = (values, full, empty, k.phase, cast(self.is_first, UINT32))
+        return w.read_many(text, ["float"] * count, *packed, *ends, early=False, tied=old)
 
     # Results
 
     def _store(self, k: Loop, sums: int) -> None:
         w, b, plan = self.w, self.w.b, self.plan
-        factors = []
+        factors: list[tuple[Value, Value | None]] = []
         for half in range(ROWS):
             total = w.value(k.carried[f"total{half}"])
             for distance in (1, 2):
@@ -335,9 +333,10 @@ wgmma.wait_group.sync.aligned 0;
 LOG2_E = 1.4426950408889634
 
 
-def _tree(values: Sequence[Value], join: object) -> Value:
+def _tree(values: Sequence[Value], join: Callable[[Value, Value], Value]) -> Value:
     """All values joined by pairs."""
     found = list(values)
     while len(found) > 1:
-        found = [join(*found[n : n + 2]) if n + 1 < len(found) else found[n] for n in range(0, len(found), 2)]  # type: ignore[operator]
+        rest = found[len(found) // 2 * 2 :]
+        found = [join(a, b) for a, b in zip(found[::2], found[1::2])] + rest
     return found[0]
