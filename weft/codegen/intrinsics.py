@@ -10,6 +10,7 @@ from . import arithmetic
 from .builder import Builder, Value
 from .llvm_types import BITS, HALF_FLOATS, is_signed
 from .math import FUNCTIONS
+from .remainder import float_remainder
 
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
 
@@ -58,7 +59,7 @@ _FLOAT: dict[str, Callable[..., Value]] = {
     "sqrt": lambda b, x: b.intrinsic("sqrt", x),
     "abs": lambda b, x: b.fabs(x),
     "fma": _fma,
-    "fmod": lambda b, x, y: b.binary("frem", x, y),
+    "fmod": float_remainder,
     "isnan": _isnan,
     "isinf": _isinf,
     "isfinite": _isfinite,

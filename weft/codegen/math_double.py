@@ -111,12 +111,15 @@ def atan2(b: Builder, y: Value, x: Value) -> Value:
 
 
 def pow_(b: Builder, x: Value, y: Value) -> Value:
-    """|x|**y = 2**(y log2|x|) of float32, with the sign and the exceptions of C's pow. Only the
-    exponent is computed in float64."""
-    zero, one = b.like(x, 0.0), b.like(x, 1.0)
-    infinity = b.like(x, float("inf"))
+    """|x|**y = 2**(y log2|x|) of float32. Only the exponent is computed in float64."""
     size = b.fabs(x)
-    result = exp2(b, _exponent(b, size, y))
+    return power_cases(b, x, y, exp2(b, _exponent(b, size, y)))
+
+
+def power_cases(b: Builder, x: Value, y: Value, result: Value) -> Value:
+    """x**y, where |x|**y is known, with the sign and the exceptions of C's pow."""
+    zero, one = b.like(x, 0.0), b.like(x, 1.0)
+    infinity, size = b.like(x, float("inf")), b.fabs(x)
     whole = b.compare("oeq", b.intrinsic("floor", y), y)
     half = b.mul(y, b.like(y, 0.5))
     odd = b.binary("and", whole, b.compare("une", b.intrinsic("floor", half), half))

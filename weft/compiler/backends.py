@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from ..base.errors import NotFound
@@ -11,6 +12,8 @@ from .backend import Backend
 from .cpu import CPU
 
 _backends: dict[str, Backend[Any]] = {CPU.runtime.kind: CPU}
+# Those that are put together when one first compiles for them: the kind, and the module and the name of the value.
+_LATE = {"cuda": (".cuda", "CUDA")}
 
 
 def register_backend(backend: Backend[Any]) -> None:
@@ -21,6 +24,10 @@ def register_backend(backend: Backend[Any]) -> None:
 
 def backend_of(target: Target) -> Backend[Any]:
     """The backend of a target's kind."""
+    if target.kind not in _backends and target.kind in _LATE:
+        module, name = _LATE[target.kind]
+        _backends[target.kind] = getattr(importlib.import_module(module, __package__), name)
     if target.kind not in _backends:
-        raise NotFound(f"no backend makes code for {target.kind}", why="there are " + ", ".join(sorted(_backends)))
+        known = sorted(_backends.keys() | _LATE.keys())
+        raise NotFound(f"no backend makes code for {target.kind}", why="there are " + ", ".join(known))
     return _backends[target.kind]

@@ -42,7 +42,8 @@ def is_dense(shape: Shape, strides: Shape) -> bool:
 class Placing:
     """Decides from the last group to the first, so that where a whole stands is known before its
     parts. A part that needs strides must be made and read by kernels that take them; `kept` are
-    values that have a place already, `shape` tells the shape of an entry, `takes_strides` which kernels those are, `is_aligned` whether an entry may begin so many elements inside another."""
+    values that have a place already, `shape` tells the shape of an entry, `takes_strides` which kernels those are,
+    `is_aligned` whether an entry may begin so many elements inside another."""
 
     def __init__(
         self,
