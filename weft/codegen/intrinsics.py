@@ -55,7 +55,14 @@ def _isfinite(b: Builder, x: Value) -> Value:
     return b.compare("olt", b.fabs(x), b.like(x, float("inf")))
 
 
+def _tf32_rest(b: Builder, x: Value) -> Value:
+    """x without its first 19 bits, which tensor cores read."""
+    pattern = b.bits(x)
+    return b.sub(x, b.from_bits(b.binary("and", pattern, b.like(pattern, -(1 << 13)))))
+
+
 _FLOAT: dict[str, Callable[..., Value]] = {
+    "tf32_rest": _tf32_rest,
     "sqrt": lambda b, x: b.intrinsic("sqrt", x),
     "abs": lambda b, x: b.fabs(x),
     "fma": _fma,
