@@ -121,3 +121,63 @@ def test_what_tensor_maps_cannot_see_goes_by_loops():
     made = op("dense", Variable("x"), Variable("w"), units=5, use_bias=False)
     got = ran(made, whole=0, x=x, w=w)
     np.testing.assert_allclose(got, x.astype(np.float64) @ w.T.astype(np.float64), atol=1e-2)
+
+
+def attended(q, k, v, scale, seen=None, mask=0.0):
+    """Attention in float64; where `seen` is False a key does not count, and a query that sees none gives zeros."""
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    scores = q @ k.swapaxes(-1, -2) * scale + mask
+    scores = scores if seen is None else np.where(seen, scores, -np.inf)
+    top = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
+    total = weights.sum(-1, keepdims=True)
+    return weights / np.where(total == 0, 1, total) @ v
+
+
+@pytest.mark.parametrize(
+    ("causal", "mask"), [(False, "none"), (True, "none"), (False, "boolean"), (False, "additive"), (True, "additive")]
+)
+def test_attention_with_masks(causal, mask):
+    q, k, v = drawn(2, 2, 5, 8), drawn(2, 2, 6, 8), drawn(2, 2, 6, 8)
+    given = {"q": q, "k": k, "v": v}
+    seen = np.tri(5, 6, dtype=bool) if causal else None
+    added = 0.0
+    if mask == "boolean":
+        given["m"] = rng.random((2, 1, 5, 6)) > 0.4
+        given["m"][0, 0, 2] = False
+        seen = given["m"]
+    elif mask == "additive":
+        given["m"] = drawn(6)
+        added = given["m"].astype(np.float64)
+    made = op("scaled_dot_product_attention", *map(Variable, given), is_causal=causal, mask=mask)
+    np.testing.assert_allclose(ran(made, **given), attended(q, k, v, 8**-0.5, seen, added), atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_attention_over_a_packed_projection(dtype):
+    """Heads are read where they lie; float32 goes stage by stage."""
+    batch, tokens, heads, width = 2, 4, 2, 8
+    packed = drawn(batch, tokens, 3 * heads * width, dtype=dtype)
+    mask = drawn(batch, 1, tokens, 1, dtype=dtype)
+    line = 3 * heads * width
+    steps = (tokens * line, width, line, 1)
+    made = op(
+        "_strided_attention",
+        *[Variable("x")] * 3,
+        Variable("m"),
+        batch=(batch, heads),
+        queries=tokens,
+        keys=tokens,
+        width=width,
+        values=width,
+        query=(0, *steps),
+        key=(heads * width, *steps),
+        value=(2 * heads * width, *steps),
+        out_axes=(0, 2, 1, 3),
+        scale=0.3,
+        masked=True,
+    )
+    got = ran(made, whole=int(dtype == "float16"), x=packed, m=mask)
+    q, k, v = packed.reshape(batch, tokens, 3, heads, width).transpose(2, 0, 3, 1, 4)
+    wanted = attended(q, k, v, 0.3, mask=mask.astype(np.float64).swapaxes(-1, -2)).transpose(0, 2, 1, 3)
+    np.testing.assert_allclose(got, wanted, atol=BOUND[dtype])
