@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -389,24 +390,28 @@ TIMED_ATTENTION = [
 ]
 
 
+def _peers(case: AttentionCase, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> dict[str, Callable[[], None]]:
+    """PyTorch's kernels that take a case."""
+
+    def run(backend: str) -> None:
+        with torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, backend)):
+            torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=case.causal)
+
+    runs: dict[str, Callable[[], None]] = {}
+    for backend in ("FLASH_ATTENTION", "CUDNN_ATTENTION"):
+        try:
+            run(backend)
+            runs[f"torch {backend.split('_')[0].lower()}"] = partial(run, backend)
+        except RuntimeError as error:
+            print(f"  {backend}: {str(error)[:80]}")
+    return runs
+
+
 def time_attention() -> None:
     target = host_gpu()
     for case in TIMED_ATTENTION:
         tensors = attention_tensors(case)
-        q, k, v = heads_of(case, tensors[0])
-        attend = torch.nn.functional.scaled_dot_product_attention
-        runs: dict[str, Callable[[], None]] = {}
-        for backend in ("FLASH_ATTENTION", "CUDNN_ATTENTION"):
-
-            def run(backend: str = backend) -> None:
-                with torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, backend)):
-                    attend(q, k, v, is_causal=case.causal)
-
-            try:
-                run()
-                runs[f"torch {backend.split('_')[0].lower()}"] = run
-            except RuntimeError as error:
-                print(f"  {backend}: {str(error)[:80]}")
+        runs = _peers(case, *heads_of(case, tensors[0]))
         for tile in (None, AttentionTile(1, 128), AttentionTile(2, 128), AttentionTile(2, 64), AttentionTile(1, 64, 4)):
             made = replace(case, tile=tile).kernel(target)
             runs[f"{'chosen ' if tile is None else ''}{made.body.tile}"] = Ready(made, target, tensors)

@@ -72,8 +72,7 @@ def check_log(kernel, log):
     assert "0 bytes spill stores, 0 bytes spill loads" in log
     assert not re.search(r"C75\d\d", log), log
     used = int(re.search(r"Used (\d+) registers", log).group(1))
-    tile = getattr(kernel.body, "tile", None)
-    resident = tile.resident if tile else 1
+    resident = getattr(kernel.body.tile, "resident", 1)
     warps = -(-kernel.body.launch.threads[0] // 32)
     assert -(-used // 8) * 8 * 32 * -(-warps // 4) * 4 * resident <= REGISTERS
 
