@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from ...base.cuda_target import CudaTarget
 from ...base.plan import Launch, TensorMap
@@ -15,6 +16,7 @@ from ...te.tensor_cores.layouts import PANEL_ROWS
 
 COPY_BYTES = 16  # what addresses and strides of copied tensors are multiples of
 MAX_BATCH_AXES = 3  # a tensor map has five axes
+LONG = 8  # blocks of two warpgroups for each multiprocessor, from which on they are the faster ones
 KINDS = {"float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -60,14 +62,16 @@ def can_attend(request: AttentionRequest) -> bool:
 
 
 def attention_tile(request: AttentionRequest, target: CudaTarget) -> AttentionTile:
-    """Two warpgroups where there are queries for them and registers: results of a thread, scores and what is around."""
-    wide = max(request.width, request.values) > 128
-    heads = 1
-    for extent in request.batch:
-        heads *= extent
-    few = request.queries <= PANEL_ROWS or heads * -(-request.queries // (2 * PANEL_ROWS)) < target.sms // 2
-    keys = 64 if wide or request.keys <= 64 else 128
-    return AttentionTile(1 if wide or few else 2, keys)
+    """Two warpgroups where there are queries for them and registers: results of a thread, scores and what is around.
+    One alone leaves room for other blocks beside it, which short sequences gain by."""
+    columns = max(request.width, request.values)
+    heads, pairs = prod(request.batch), -(-request.queries // (2 * PANEL_ROWS))
+    if columns > 128:
+        return AttentionTile(1, 64)
+    if columns > 64:
+        few = request.queries <= PANEL_ROWS or heads * pairs < target.sms // 2
+        return AttentionTile(1 if few else 2, 64 if request.keys <= 64 else 128)
+    return AttentionTile(2, 64) if heads * pairs >= LONG * target.sms else AttentionTile(1, 64, 4)
 
 
 def write_attention(
