@@ -7,9 +7,9 @@ that holds: loop-invariant code motion is a choice of list. Equal pure instructi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from .llvm_types import BITS, literal, vector_of
 
@@ -51,6 +51,7 @@ class Builder:
     has_masks = True  # instructions that load and store some lanes of a vector only
     has_library = True  # C's functions of float64
     has_bfloats = False  # instructions that convert to bfloat16
+    short_functions: ClassVar[Mapping[str, Callable[..., Value]]] = {}  # of 16-bit floats, where others are better
 
     def __init__(self, target: Machine, may_alias: bool = False) -> None:
         self.has = target.has

@@ -10,7 +10,7 @@ from ..base.plan import BufferSpec, KernelCode, Launch
 from ..base.target import Target
 from ..te.expr import Const, Expr
 from ..te.grid import grid_of, launch_extents
-from ..te.loops import Buffer, Kernel, Store
+from ..te.loops import Buffer, Kernel, Store, WholeKernel
 from ..te.visit import postorder
 
 T = TypeVar("T", bound=Target)
@@ -35,10 +35,11 @@ class Codegen(Generic[T]):
         written = {s.buffer for s in postorder((kernel.body,)) if isinstance(s, Store)}
         buffers = tuple(_spec(buffer, buffer in written) for buffer in kernel.buffers)
         scalars = tuple((var.name, var.dtype) for var in kernel.scalars)
-        launch = _launch(kernel)
+        whole = kernel.body if isinstance(kernel.body, WholeKernel) else None
+        launch, maps = (_launch(kernel), ()) if whole is None else (whole.launch, whole.maps)
         if launch is not None and self.begins_early(code):
             launch = launch._replace(dependent=True)
-        return KernelCode(kernel.name, code, buffers, scalars, launch, self.format)
+        return KernelCode(kernel.name, code, buffers, scalars, launch, self.format, maps)
 
 
 def _launch(kernel: Kernel) -> Launch | None:

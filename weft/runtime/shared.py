@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from ..base import dlpack
-from ..base.errors import Error, InvalidValue
+from ..base.errors import Error, InvalidValue, NoDriver
 from ..base.ndarray import NDArray
 from .program import Array
 
@@ -37,8 +38,11 @@ def shared_array(value: Any) -> Any:
     if isinstance(value, np.generic):
         return None
     if hasattr(value, "__dlpack__"):
-        kind = value.__dlpack_device__()[0] if _sharing and hasattr(value, "__dlpack_device__") else 1
-        return _sharing[kind](value) if kind in _sharing else dlpack.from_dlpack(value)
+        kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else 1
+        if kind in _sharing:
+            with suppress(NoDriver):  # nothing here runs on such a device: the next line says where the array is
+                return _sharing[kind](value)
+        return dlpack.from_dlpack(value)
     if hasattr(value, "__cuda_array_interface__") and _CUDA in _sharing:
         return _sharing[_CUDA](value)
     if hasattr(value, "__array_interface__"):

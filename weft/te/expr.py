@@ -37,7 +37,7 @@ UNARY = frozenset("neg not".split())
 INTRINSICS: dict[str, int] = {
     **dict.fromkeys("exp exp2 log log2 log10 log1p expm1 sqrt rsqrt tanh sigmoid erf".split(), 1),
     **dict.fromkeys("sin cos tan asin acos atan sinh cosh asinh acosh atanh".split(), 1),
-    **dict.fromkeys("abs floor ceil trunc round isnan isinf isfinite".split(), 1),
+    **dict.fromkeys("abs floor ceil trunc round isnan isinf isfinite tf32_rest".split(), 1),
     **dict.fromkeys("pow atan2 fmod".split(), 2),
     "fma": 3,
     "dot_bytes": 3,

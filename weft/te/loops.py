@@ -1,6 +1,6 @@
 """Loop IR: what a kernel does, as loops over buffers.
 
-    s ::= For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | Exchange
+    s ::= For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | Exchange | WholeKernel
 
 A Kernel has buffers and scalar arguments. Extents and strides are expressions, so one kernel can
 serve many sizes; constants where that pays. A name bound by For, Let or Alloc holds in its body
@@ -21,6 +21,7 @@ from typing import Literal, get_args
 
 from ..base.dtype import BOOL, DType, as_dtype
 from ..base.errors import DTypeError, InvalidValue
+from ..base.plan import Launch, TensorMap
 from .expr import Const, Expr, ExprLike, Load, Var, access_lanes, as_expr
 
 GridAxis = Literal["block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z"]
@@ -150,6 +151,22 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WholeKernel:
+    """All that a kernel does, as one statement, for which the code generator of its target has a writer: what it is
+    launched over and the tensor maps it takes are decided. Its parts are what it stores."""
+
+    launch: Launch
+    maps: tuple[TensorMap, ...]
+
+    def loops(self) -> Stmt:
+        """What it means, as plain loops: what the interpreter runs."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Exchange:
     """`buffer[indices]`, a register of this thread, becomes the `value` of another thread of its warp: of the one whose
     number differs in the bits of `distance`. All threads of the block are here at once, as at a barrier.
@@ -172,7 +189,7 @@ class Exchange:
 
 
 WARP = 32  # threads that exchange values
-Stmt = For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | Exchange
+Stmt = For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | Exchange | WholeKernel
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -4,6 +4,7 @@ bottom-up rewriting, substitution and structural comparison. Iterative, linear i
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, cast, overload
 
 from .expr import (
@@ -29,6 +30,8 @@ from .expr import (
     widen,
 )
 from .loops import Alloc, Barrier, Exchange, For, If, Let, Prefetch, Seq, Stmt, Store, While
+from .tensor_cores.attention import Attention
+from .tensor_cores.product import Product
 
 Node = Expr | Stmt
 N = TypeVar("N", bound=Node)
@@ -61,6 +64,8 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Seq: lambda s: s.body,
     Prefetch: lambda s: s.indices,
     Barrier: lambda s: (),
+    Product: lambda s: (s.store,),
+    Attention: lambda s: (s.score, s.store),
     Exchange: lambda s: (*s.indices, s.value),
 }
 
@@ -126,6 +131,8 @@ _REBUILD: dict[type, Callable[[Any, Any], Any]] = {
     If: lambda s, p: If(*p),
     Seq: lambda s, p: Seq(tuple(p)),
     Prefetch: lambda s, p: Prefetch(s.buffer, tuple(p), s.level),
+    Product: lambda s, p: replace(s, store=p[0]),
+    Attention: lambda s, p: replace(s, score=p[0], store=p[1]),
     Exchange: lambda s, p: Exchange(s.buffer, tuple(p[:-1]), p[-1], s.distance),
 }
 

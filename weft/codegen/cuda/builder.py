@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...base.cuda_target import CudaTarget
 from ..builder import Builder, Value
 from ..llvm_types import BITS
+from .short_math import SHORT_FUNCTIONS
 
 WHOLE_WARP = -1
 _SHUFFLE = "llvm.nvvm.shfl.sync.bfly.i32"
@@ -16,6 +17,7 @@ class CudaBuilder(Builder):
     has_masks = False
     has_library = False
     has_bfloats = True
+    short_functions = SHORT_FUNCTIONS
 
     def __init__(self, target: CudaTarget) -> None:
         super().__init__(target)

@@ -21,6 +21,7 @@ from ..builder import Value
 from ..emit import KernelEmitter, Step
 from ..llvm_types import memory_type
 from .builder import CudaBuilder
+from .templates.emit import emit_template, is_template
 
 ALIGNMENT = 16  # bytes, of memory that all threads of a block share
 _REGISTERS = {"block": "ctaid", "thread": "tid"}
@@ -37,6 +38,8 @@ def emit_kernel(kernel: Kernel, target: CudaTarget) -> str:
     >>> "define ptx_kernel void @double(ptr addrspace(1)" in emit_kernel(b.finish(), CudaTarget())
     True
     """
+    if is_template(kernel):
+        return emit_template(kernel, target)
     if kernel.parallel is not None:
         raise Unsupported(
             f"parallel loop {kernel.parallel.var.name} in code for a GPU",

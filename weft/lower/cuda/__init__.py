@@ -1,1 +1,2 @@
-"""Schedules for GPUs: fused groups become loop IR whose outermost loops are blocks and threads."""
+"""Schedules, templates and layout rules of GPUs: groups become loops over blocks and threads, or kernels of tensor
+cores."""

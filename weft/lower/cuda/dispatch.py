@@ -6,7 +6,9 @@ from ...base.cuda_target import CudaTarget
 from ..chunks import Chunks
 from ..lowering import Lowering, Template
 from .aligned import ALIGNMENT
+from .attending import attention_kernels, strided_attention_kernels
 from .grid import bound_to_grid
+from .masters import READERS, master_kernels
 from .row_kernel import row_kernels
 from .stage import stage_kernel
 
@@ -22,10 +24,11 @@ def _chunks(elements: int, turns: int, in_line: bool) -> int:
     return divisors[0] if divisors else wanted
 
 
-LOWERING = Lowering[CudaTarget](
-    stage_kernel,
-    {**dict.fromkeys(ROW_WISE.split(), Template(row_kernels, takes_open_sizes=True))},
-    bound_to_grid,
-    ALIGNMENT,
-    Chunks(FEW, FEW_ROWS, _chunks),
-)
+TEMPLATES = {
+    **dict.fromkeys(ROW_WISE.split(), Template(row_kernels, takes_open_sizes=True)),
+    **{name: Template(master_kernels) for name in READERS},
+    "scaled_dot_product_attention": Template(attention_kernels),
+    "_strided_attention": Template(strided_attention_kernels),
+}
+
+LOWERING = Lowering[CudaTarget](stage_kernel, TEMPLATES, bound_to_grid, ALIGNMENT, Chunks(FEW, FEW_ROWS, _chunks))

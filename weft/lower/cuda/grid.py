@@ -12,7 +12,7 @@ from ...base.dtype import DTYPES
 from ...te.expr import Const, Expr, Var, as_expr, cast
 from ...te.extents import is_open
 from ...te.grid import grid_of
-from ...te.loops import Buffer, For, If, Kernel, Let, Stmt
+from ...te.loops import Buffer, For, If, Kernel, Let, Stmt, WholeKernel
 from ...te.transform import legalise
 from ..axes import Axis
 from ..long_sums import finished
@@ -93,6 +93,8 @@ def remainder(number: Expr, divisor: Any, bound: Any) -> Expr:
 
 def bound_to_grid(kernel: Kernel, target: CudaTarget) -> Kernel:
     """A kernel whose turns of the parallel loop are threads, or which one thread runs."""
+    if isinstance(kernel.body, WholeKernel):
+        return kernel
     if grid_of(kernel) is not None:
         return kernel
     if kernel.parallel is None:

@@ -60,6 +60,11 @@ class ThreadPool:
         """How many threads there are besides the callers."""
         return len(self._workers)
 
+    @property
+    def worker_threads(self) -> list[int]:
+        """What pthread_self gives in each of them."""
+        return [thread for thread, _ in self._workers]
+
     def ensure(self, threads: int) -> None:
         """Make workers until that many threads, the caller among them, can share a job."""
         if not 1 <= threads <= MAX_THREADS:

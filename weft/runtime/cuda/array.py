@@ -239,7 +239,8 @@ def device_empty(shape: Sequence[int], dtype: object = "float32", stream: Stream
 
 def to_device(array: Array, stream: Stream | None = None) -> DeviceArray:
     """A copy of an array of the host on the current device, or that of a stream."""
-    return device_empty(array.shape, array.dtype, stream).copyfrom(array)
+    dense = np.asarray(array)  # of a number too
+    return device_empty(dense.shape, dense.dtype, stream).copyfrom(dense)
 
 
 def shared_from(value: Any) -> DeviceArray:

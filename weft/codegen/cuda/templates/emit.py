@@ -1,0 +1,26 @@
+"""Which writer a template's statement has."""
+
+from __future__ import annotations
+
+from ....base.cuda_target import CudaTarget
+from ....base.errors import Unsupported
+from ....te.loops import Kernel, WholeKernel
+from ....te.tensor_cores.attention import Attention
+from ....te.tensor_cores.product import Product
+from .attention import emit_attention
+from .product import emit_product
+
+
+def is_template(kernel: Kernel) -> bool:
+    """Whether a kernel is what a template writes, and no loops."""
+    return isinstance(kernel.body, WholeKernel)
+
+
+def emit_template(kernel: Kernel, target: CudaTarget) -> str:
+    """The LLVM IR of a kernel that is a template's statement."""
+    match kernel.body:
+        case Product():
+            return emit_product(kernel, kernel.body, target)
+        case Attention():
+            return emit_attention(kernel, kernel.body, target)
+    raise Unsupported(f"kernel {kernel.name} has no writer for GPUs", why=f"its statement is {kernel.body}")
