@@ -165,7 +165,10 @@ def test_backends_are_known_by_name_in_one_place():
     """Common stages ask the target's backend; eager calls run on the CPU for now. The rooms of one backend know none of
     another's."""
     rooms = {kind: {(room, kind) for room in ("lower", "codegen", "runtime")} for kind in ("cpu", "cuda")}
-    composed = {"cpu": {"compiler/cpu.py", "runtime/loading.py"}, "cuda": {"compiler/cuda.py", "runtime/loading.py"}}
+    composed = {
+        "cpu": {"compiler/backends/cpu.py", "runtime/loading.py"},
+        "cuda": {"compiler/backends/cuda.py", "runtime/loading.py"},
+    }
     for path in ROOM_FILES:
         parts, name = path.relative_to(ROOT).parts, path.relative_to(ROOT).as_posix()
         if parts[:2] in rooms["cuda"] or name in composed["cuda"]:

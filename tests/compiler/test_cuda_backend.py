@@ -15,8 +15,8 @@ from weft.base import config
 from weft.base.cuda_target import CudaTarget
 from weft.base.errors import NoDriver
 from weft.codegen.cuda.compile import CODEGEN
-from weft.compiler import cuda as backend
 from weft.compiler import kernels
+from weft.compiler.backends import cuda as backend
 from weft.compiler.groups import forget_groups
 from weft.runtime.cuda.context import using
 from weft.runtime.cuda.driver import Driver
