@@ -416,6 +416,14 @@ def test_a_narrow_terminal_without_colour_or_home(tmp_path):
 
 
 def test_tables_fit_and_numbers_stand_on_the_right():
+    wide = ["name", "first", "second", "third"], [["a" * 50, 1.25, 2.5, 3.75], ["b", 1000, 2000, 3000]]
+    assert table(*wide, width=24).splitlines() == [
+        "name      first  second",
+        "aaaaaaa…   1.25     2.5",
+        "b          1000    2000",
+        "no room for: third",
+    ]
+    assert "no room" not in table(*wide)
     made = table(["name", "count"], [["a" * 50, 1], ["b", 1000]], width=30).splitlines()
     assert max(map(len, made)) == 30
     assert made[1].endswith(" 1")
