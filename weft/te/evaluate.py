@@ -157,7 +157,8 @@ def function_of(node: Expr) -> Function:
         case Broadcast(lanes=lanes):
             return lambda value: np.full(lanes, value, node.dtype)
         case Shuffle(order=order):
-            return lambda a, b: np.concatenate((a, b))[list(order)]
+            chosen: Any = order[0] if len(order) == 1 else list(order)
+            return lambda a, b: np.concatenate((a, b))[chosen]
     raise DTypeError(f"{type(node).__name__} has no value by itself")
 
 

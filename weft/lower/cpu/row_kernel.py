@@ -27,9 +27,9 @@ from ...te.visit import Interner, free_of, postorder, rewrite, substitute
 from ..axes import Axis, extents_of, reductions
 from ..group import LoweredKernel, joined_tensors, kernel_name, tensors_of
 from ..long_sums import finished
+from ..rows import Rows, RowStage, find_rows
 from ..stages import stages
 from .open_stages import open_kernels
-from .rows import Rows, RowStage, find_rows
 from .stage import lower_group
 
 SAVED = 1 / 16  # of the second cache, for exponentials that are needed again

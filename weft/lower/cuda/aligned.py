@@ -19,7 +19,7 @@ def with_alignment(buffers: Sequence[Buffer], body: Stmt) -> tuple[list[Buffer],
 
     def moved(node: Any) -> Any:
         if isinstance(node, Load) and node.source in now:
-            return masked_load(now[node.source], node.indices, node.mask)  # type: ignore[index]
+            return masked_load(now[node.source], node.indices, node.mask)
         if isinstance(node, Store) and node.buffer in now:
             return Store(now[node.buffer], node.indices, node.value, node.mask)
         return node

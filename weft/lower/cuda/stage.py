@@ -15,6 +15,7 @@ from ..group import LoweredKernel, Strides, stage_buffers
 from .aligned import with_alignment
 from .grid import over_elements
 from .pointwise import pointwise_kernel
+from .reduction import found_row, is_worth_rows, row_reduction
 
 
 def stage_kernel(
@@ -31,4 +32,7 @@ def stage_kernel(
     if not summed:
         return LoweredKernel(pointwise_kernel(name, list(buffers.values()), axes, body, target), arguments, work)
     held, body = with_alignment(list(buffers.values()), simplified(body, axes))
+    row = found_row(body)
+    if row is not None and is_worth_rows(row, axes, target):
+        return LoweredKernel(row_reduction(name, held, axes, row, target), arguments, work)
     return LoweredKernel(over_elements(name, held, axes, body, target), arguments, work)
