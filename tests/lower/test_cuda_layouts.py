@@ -1,5 +1,4 @@
-"""Layouts that GPUs like: graphs with them compute what PyTorch's convolutions do; the reference interpreter runs
-them."""
+"""Layouts that GPUs like: graphs with them, run by the reference interpreter, compute what PyTorch does."""
 
 import numpy as np
 import pytest

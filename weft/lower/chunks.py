@@ -19,11 +19,11 @@ LONG = 1 << 18  # terms of all elements
 
 class Chunks(NamedTuple):
     """When a backend wants chunks, and how many: of at most so many elements, or so many that are each reduced from
-    neighbours in memory. `chosen(elements, turns, in_line)` does not ask how many threads there are: bits repeat."""
+    neighbours in memory. `number(elements, turns, in_line)` does not ask how many threads there are: bits repeat."""
 
     few: int = 256
     few_rows: int = 16
-    chosen: Callable[[int, int, bool], int] = lambda elements, turns, in_line: 32
+    number: Callable[[int, int, bool], int] = lambda elements, turns, in_line: 32
 
 
 PLAIN_CHUNKS = Chunks()
@@ -89,7 +89,7 @@ def _by_chunks(tensor: Tensor, chunks: Chunks) -> Tensor:
     whole = tensor.body
     assert isinstance(whole, Reduce)
     cut = whole.axes[0]
-    count = chunks.chosen(prod(tensor.shape), cut.extent, _takes_neighbours(whole))
+    count = chunks.number(prod(tensor.shape), cut.extent, _takes_neighbours(whole))
     length = (cut.extent + (count - 1)) // count
     even = length * count == cut.extent
 

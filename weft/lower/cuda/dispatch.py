@@ -24,11 +24,15 @@ def _chunks(elements: int, turns: int, in_line: bool) -> int:
     return divisors[0] if divisors else wanted
 
 
-TEMPLATES = {
-    **dict.fromkeys(ROW_WISE.split(), Template(row_kernels, takes_open_sizes=True)),
-    **{name: Template(master_kernels) for name in READERS},
-    "scaled_dot_product_attention": Template(attention_kernels),
-    "_strided_attention": Template(strided_attention_kernels),
-}
-
-LOWERING = Lowering[CudaTarget](stage_kernel, TEMPLATES, bound_to_grid, ALIGNMENT, Chunks(FEW, FEW_ROWS, _chunks))
+LOWERING = Lowering[CudaTarget](
+    stage_kernel,
+    {
+        **dict.fromkeys(ROW_WISE.split(), Template(row_kernels, takes_open_sizes=True)),
+        **dict.fromkeys(READERS, Template(master_kernels)),
+        "scaled_dot_product_attention": Template(attention_kernels),
+        "_strided_attention": Template(strided_attention_kernels),
+    },
+    bound_to_grid,
+    ALIGNMENT,
+    Chunks(FEW, FEW_ROWS, _chunks),
+)
