@@ -1,0 +1,119 @@
+"""Whole models for GPUs without one: code is made as for a device, a driver of Python checks every call, and kernels
+run as their loops do in the interpreter. Values are PyTorch's and numpy's."""
+
+import gc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from compiler.test_backends import Symbols, Tensors, convolutional, perceptron, randoms, residual
+from oracles import oracle
+from runtime.test_cuda_executor import fake  # noqa: F401
+
+import weft
+from weft.codegen.generator import Codegen
+from weft.compiler import backends
+from weft.compiler.backends.cuda import CUDA
+from weft.compiler.groups import forget_groups
+from weft.runtime.cuda.array import DeviceArray, to_device
+from weft.te.interpret import run_kernel
+
+torch = oracle("torch")
+sym = weft.symbol
+rng = np.random.default_rng(21)
+
+
+class Recording(Codegen):
+    """Code generation that remembers what each kernel was made from."""
+
+    kernels = {}
+
+    def code(self, kernel, code):
+        self.kernels[kernel.name] = kernel
+        return super().code(kernel, code)
+
+
+class Interpreted(dict):
+    """Kernels by name, which run as their loops do."""
+
+    def __missing__(self, name):
+        kernel = Recording.kernels[name]
+
+        def run(fake, launched):  # noqa: F811
+            count = len(kernel.buffers)
+            places, scalars = launched.parameters[:count], launched.parameters[count : count + len(kernel.scalars)]
+            memories = [fake.view(fake.word(place)) for place in places]
+            fitting = [len(m) // b.dtype.itemsize * b.dtype.itemsize for m, b in zip(memories, kernel.buffers)]
+            arrays = [m[:size].view(b.dtype) for m, size, b in zip(memories, fitting, kernel.buffers)]
+            run_kernel(kernel, arrays, [fake.word(scalar) for scalar in scalars])
+
+        return run
+
+
+@pytest.fixture
+def gpu(fake, monkeypatch):  # noqa: F811
+    fields = {name: getattr(CUDA.codegen, name) for name in CUDA.codegen.__dataclass_fields__}
+    monkeypatch.setitem(backends._backends, "cuda", replace(CUDA, codegen=Recording(**fields)))
+    fake.kernels = Interpreted()
+    forget_groups()
+    yield fake
+    forget_groups()
+    gc.collect()
+
+
+def compiled(symbol, params, shapes):
+    return weft.compile((symbol, params), shape=shapes, target="cuda -arch=sm_90a")
+
+
+@pytest.mark.parametrize("network", [perceptron, convolutional, residual])
+def test_networks(gpu, network):
+    symbol, shapes = network(Symbols())
+    values = randoms(**shapes)
+    params = {name: value for name, value in values.items() if name != "x"}
+    model = compiled(symbol, params, {"x": shapes["x"]})
+    wanted = network(Tensors(values))[0].numpy()
+    np.testing.assert_allclose(model.run({"x": values["x"]})[0], wanted, rtol=2e-5, atol=2e-5)
+    (found,) = model.run({"x": to_device(values["x"])}, out="cuda")
+    assert isinstance(found, DeviceArray)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=2e-5, atol=2e-5)
+    assert gpu.calls.count("cuGraphLaunch") == 2
+
+
+def test_open_sizes(gpu):
+    symbol, shapes = perceptron(Symbols())
+    values = randoms(**shapes)
+    params = {name: value for name, value in values.items() if name != "x"}
+    model = compiled(symbol, params, {"x": ("n", 4)})
+    for n in (3, 1, 6, 3):
+        x = rng.standard_normal((n, 4)).astype("float32")
+        wanted = perceptron(Tensors({**values, "x": x}))[0].numpy()
+        np.testing.assert_allclose(model.run({"x": x})[0], wanted, rtol=2e-5, atol=2e-5)
+        (found,) = model.run({"x": to_device(x)}, out="cuda")
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=2e-5, atol=2e-5)
+
+
+def test_operators_without_kernels_run_on_the_host_between_graphs(gpu):
+    """An inverse, which no kernel computes, between two that kernels do."""
+    x = sym.Variable("x", shape=(4, 4))
+    model = compiled(sym.exp(sym.inverse(x + x)), {}, {"x": (4, 4)})
+    values = (rng.standard_normal((4, 4)) + 4 * np.eye(4)).astype("float32")
+    wanted = np.exp(np.linalg.inv(2 * values))
+    for given, out in ((values, None), (to_device(values), "cuda")):
+        (found,) = model.run({"x": given}, out=out)
+        np.testing.assert_allclose(found if out is None else found.numpy(), wanted, rtol=1e-5, atol=1e-5)
+    assert "1 host step" in str(model.report())
+    assert gpu.calls.count("cuGraphLaunch") == 4
+
+
+def test_saved_programs(gpu, tmp_path):
+    symbol, shapes = residual(Symbols())
+    values = randoms(**shapes)
+    params = {name: value for name, value in values.items() if name != "x"}
+    model = compiled(symbol, params, {"x": shapes["x"]})
+    model.save(tmp_path / "model.weft")
+    loaded = weft.runtime.load(tmp_path / "model.weft")
+    (found,) = loaded.run({"x": values["x"]})
+    np.testing.assert_array_equal(found, model.run({"x": values["x"]})[0])
+    np.testing.assert_allclose(found, residual(Tensors(values))[0].numpy(), rtol=2e-5, atol=2e-5)
+    assert "DeviceArray" in repr(loaded.run({"x": values["x"]}, out="cuda")[0])
+    assert len(loaded.profile(values["x"], rounds=1).steps) == len(model.program.plan.steps)
