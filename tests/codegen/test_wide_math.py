@@ -86,8 +86,9 @@ def test_special_pairs_as_numpy_has_them(without_library, name, numpy_name):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_remainders_are_exact(without_library, dtype):
     top = 120 if dtype == "float32" else 1000
-    x = np.concatenate([powers(-top, top), uniform(-1e6, 1e6), np.repeat(SPECIAL, len(SPECIAL))]).astype(dtype)
-    y = np.concatenate([powers(-top, top), uniform(-10, 10), np.tile(SPECIAL, len(SPECIAL))]).astype(dtype)
+    special = np.where(np.abs(SPECIAL) == 1e300, 1e30, SPECIAL)
+    x = np.concatenate([powers(-top, top), uniform(-1e6, 1e6), np.repeat(special, len(special))]).astype(dtype)
+    y = np.concatenate([powers(-top, top), uniform(-10, 10), np.tile(special, len(special))]).astype(dtype)
     got = elementwise(lambda a, b: call("fmod", a, b), [x, y], dtype, "avx2", 1)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(got, np.fmod(x, y))

@@ -6,7 +6,7 @@ from oracles import oracle
 
 from weft.base.cuda_target import CudaTarget
 from weft.base.dtype import as_dtype
-from weft.compiler.cuda import CUDA
+from weft.compiler.backends.cuda import CUDA
 from weft.core.graph import Graph
 from weft.core.infer import infer
 from weft.core.interpret import evaluate

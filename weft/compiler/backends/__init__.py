@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ..base.errors import NotFound
-from ..base.target import Target
-from ..runtime.registry import register_runtime
-from .backend import Backend
+from ...base.errors import NotFound
+from ...base.target import Target
+from ...runtime.registry import register_runtime
+from ..backend import Backend
 from .cpu import CPU
 
 _backends: dict[str, Backend[Any]] = {CPU.runtime.kind: CPU}
