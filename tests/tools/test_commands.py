@@ -17,6 +17,7 @@ import onnx
 import pytest
 from bounds import PATIENCE
 from click.testing import CliRunner
+from compiler.toy_backend import TOY
 from oracles import oracle
 
 import weft
@@ -25,13 +26,15 @@ from weft import symbol as sym
 from weft.base import config
 from weft.base.errors import FormatError, Unsupported
 from weft.base.shown import table
+from weft.compiler.backends import register_backend
 from weft.compiler.groups import forget_groups
 from weft.compiler.parts import part
 from weft.tools import progress
 from weft.tools.flops import node_flops
 from weft.tools.inputs import Picture, read_input
 from weft.tools.pictures import png_pixels
-from weft.tools.run import read_labels
+from weft.tools.profile import profile_model
+from weft.tools.run import read_labels, run_model
 
 DIGITS = Path(weft.__file__).parent / "data" / "digits.onnx"
 
@@ -68,6 +71,20 @@ def gaps_model(tmp_path_factory):
     path = tmp_path_factory.mktemp("gaps") / "gaps.onnx"
     onnx.save(onnx.helper.make_model(graph, opset_imports=opsets), path)
     return path
+
+
+def test_models_run_and_are_timed_on_another_target():
+    register_backend(TOY)
+    x = np.random.default_rng(2).standard_normal((3, 4)).astype("float32")
+    y = sym.relu(sym.Variable("x", shape=(3, 4)), name="y")
+    found = run_model(y, {"x": x}, repeat=1, target="toy -threads=3")
+    np.testing.assert_array_equal(found.outputs[0].value, np.maximum(x, 0))
+    assert "loops" in found.report
+    with pytest.raises(Unsupported, match="cannot be profiled"):
+        profile_model(y, {"x": x}, target="toy")
+    done = run("run", DIGITS, "--target", "abacus")
+    assert done.exit_code
+    assert "unknown target 'abacus'" in done.output
 
 
 def test_every_command_has_help_with_an_example():

@@ -15,10 +15,12 @@ import llvmlite.binding as llvm
 
 from ..base import config
 from ..base.cpu_target import host
+from ..base.errors import Error
 from ..base.file_cache import cache_folder, file_cache
 from ..base.machine import cgroup_quota
 from ..base.shown import Shown, bytes_text, table
 from ..runtime.cpu.pool import thread_count
+from ..runtime.cuda.context import platform as devices
 from ..version import __version__
 from .peak import measured_rates
 
@@ -65,7 +67,7 @@ def diagnose(measure: bool = True, look: Callable[[int, int], None] | None = Non
     >>> diagnose(measure=False).ok
     True
     """
-    return Diagnosis([*_versions(), *_processor(), _threads(), _cache(), *_optional(), *_rates(measure, look)])
+    return Diagnosis([*_versions(), *_processor(), _gpus(), _threads(), _cache(), *_optional(), *_rates(measure, look)])
 
 
 def _versions() -> list[Finding]:
@@ -96,6 +98,17 @@ def _processor() -> list[Finding]:
         Finding("processor", f"{target.cpu}, {target.cores} cores, caches {sizes}"),
         Finding("instructions", f"{target.isa}, vectors of {target.vector_bits} bits", NOTE if forced else OK, hint),
     ]
+
+
+def _gpus() -> Finding:
+    """What the driver of NVIDIA's devices lists."""
+    try:
+        found = devices()
+    except Error as error:
+        return Finding("GPU", f"none: {error.why or error.what}")
+    names = [found.context(number).facts for number in range(found.count)]
+    listed = ", ".join(f"{f.name}, sm_{f.capability[0]}{f.capability[1]}, {bytes_text(f.memory_bytes)}" for f in names)
+    return Finding("GPU", f"{listed}; driver of CUDA {found.version[0]}.{found.version[1]}")
 
 
 def _threads() -> Finding:

@@ -91,6 +91,7 @@ def open_model(
     opt_level: int = 3,
     specialise: str = "never",
     arrays: Mapping[str, Array] | None = None,
+    target: str = "cpu",
 ) -> Opened:
     """Reads a model: a file, or what `weft.compile` takes. Dimensions that are open get likely numbers, unless the
     caller says by None that they are to stay so. A program of TorchScript is read for inputs like the arrays, or of the
@@ -102,7 +103,7 @@ def open_model(
         dtypes = {name: array.dtype for name, array in examples.items()}
     elif isinstance(model, (str, os.PathLike)):
         _check_source(Path(model))
-    options = (dtypes, params, threads, opt_level, specialise)
+    options = (dtypes, params, threads, opt_level, specialise, target)
     first = _opened(model, shapes, *options)
     free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
     taken = {name: dims for name, dims in likely_shapes(first.inputs).items() if name not in free}
@@ -124,9 +125,11 @@ def _opened(
     threads: int | None,
     level: int,
     specialise: str,
+    target: str,
 ) -> CompiledModel:
     source = model if params is None else read_model(Path(model), Path(params), shapes)
-    return opened(source, shape=shapes, dtype=dtypes, threads=threads, opt_level=level, specialise=specialise)
+    options: dict[str, Any] = {"threads": threads, "opt_level": level, "specialise": specialise, "target": target}
+    return opened(source, shape=shapes, dtype=dtypes, **options)
 
 
 def arrays_of(model: Any, inputs: Mapping[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:
@@ -173,6 +176,7 @@ class ReadyModel:
         opt_level: int = 3,
         seed: int = 0,
         stages: Stages | None = None,
+        target: str = "cpu",
     ) -> None:
         stages, shapes = stages or Stages(), dict(shape or {})
         stages.begin("read")
@@ -187,7 +191,7 @@ class ReadyModel:
         else:
             arrays = arrays_of(model, inputs or {}, shapes, params)
             known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
-            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level, arrays=arrays)
+            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level, arrays=arrays, target=target)
             stages.begin("compile")
             compiled.prepare_known(stages.progress)
             self.model = compiled

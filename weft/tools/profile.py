@@ -22,6 +22,7 @@ def profile_model(
     rounds: int = PROFILE_ROUNDS,
     seed: int = 0,
     stages: Stages | None = None,
+    target: str = "cpu",
 ) -> Profile:
     """How long each kernel of a model takes, on given or random inputs.
 
@@ -30,7 +31,7 @@ def profile_model(
     >>> [step.sources for step in profile_model(y).steps]
     [('y',)]
     """
-    ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages)
+    ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages, target)
     if stages is not None:
         stages.begin("profile")
     return ready.model.profile(rounds=rounds, **ready.inputs)

@@ -114,6 +114,7 @@ def run_model(
     output: Path | str | None = None,
     seed: int = 0,
     stages: Stages | None = None,
+    target: str = "cpu",
 ) -> RunResult:
     """Compiles a model, or loads a compiled one, and runs it `repeat` times after a first run. Inputs that are not
     given are random; an array under the name "" is for the only input.
@@ -132,7 +133,7 @@ def run_model(
     if kind_of(model) == "TorchScript archive":
         run = _script_run(Path(model), dict(inputs or {}), shape or {}, seed)
     else:
-        run = _model_run(model, dict(inputs or {}), shape or {}, params, threads, opt_level, seed, stages)
+        run = _model_run(model, dict(inputs or {}), shape or {}, params, threads, opt_level, seed, stages, target)
     stages.begin("run")
     values, seconds = _timed(run.call, repeat, stages)
     made = [Output(name, value, top_rows(value, top, named)) for name, value in zip(run.outputs, values)]
@@ -159,8 +160,9 @@ def _model_run(
     opt_level: int,
     seed: int,
     stages: Stages,
+    target: str,
 ) -> _Run:
-    ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages)
+    ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages, target)
     compiled = ready.model
     listed = [str(spec) for spec in compiled.inputs]
     call, report = (lambda: compiled.run(ready.inputs)), (lambda: str(compiled.report()))

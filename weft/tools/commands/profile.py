@@ -21,6 +21,7 @@ from .options import (
     seed_option,
     shape_option,
     show,
+    target_option,
     threads_option,
 )
 
@@ -33,6 +34,7 @@ from .options import (
 @shape_option
 @params_option
 @threads_option
+@target_option
 @level_option
 @click.option("--rounds", type=click.IntRange(1), default=PROFILE_ROUNDS, show_default=True, help="the best of so many")
 @click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="write a trace for Perfetto or Chrome")
@@ -45,6 +47,7 @@ def command(
     shapes: tuple[str, ...],
     params: Path | None,
     threads: int | None,
+    target: str,
     opt_level: int,
     rounds: int,
     trace: Path | None,
@@ -69,6 +72,7 @@ def command(
             rounds=rounds,
             seed=seed,
             stages=stages,
+            target=target,
         )
     if trace is not None:
         found.save_trace(trace)

@@ -20,6 +20,7 @@ from .options import (
     seed_option,
     shape_option,
     show,
+    target_option,
     threads_option,
 )
 
@@ -37,6 +38,7 @@ from .options import (
 @shape_option
 @params_option
 @threads_option
+@target_option
 @click.option("--precision", default="fp32", show_default=True, help="what it computes in")
 @level_option
 @click.option("--repeat", type=click.IntRange(min=1), default=10, show_default=True, help="timed runs")
@@ -51,6 +53,7 @@ def command(
     shapes: tuple[str, ...],
     params: Path | None,
     threads: int | None,
+    target: str,
     precision: str,
     opt_level: int,
     repeat: int,
@@ -81,5 +84,6 @@ def command(
             output=output,
             seed=seed,
             stages=stages,
+            target=target,
         )
     show(found, as_json)
