@@ -5,12 +5,8 @@ from __future__ import annotations
 
 import sys
 from math import prod
-from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "tests" / "gpu")]
 
 import numpy as np
-from on_gpu import prepared, target
 
 import weft.ops  # noqa: F401
 from weft.base.dtype import as_dtype
@@ -21,6 +17,7 @@ from weft.lower.cuda.dispatch import LOWERING
 from weft.runtime.cuda.array import device_empty
 from weft.runtime.cuda.stream import Event, current_stream
 from weft.testing import op_check
+from weft.testing.on_gpu import gpu_target, prepared
 from weft.testing.op_check import Sample
 
 WINDOWS, LAUNCHES = 5, 10
@@ -46,13 +43,15 @@ CASES = {
 
 
 def main() -> None:
-    print(f"{target()}\n\n| kernel | kernels | us | TB/s | of {target().memory_rate / 1000} |\n|---|---|---|---|---|")
+    print(
+        f"{gpu_target()}\n\n| kernel | kernels | us | TB/s | of {gpu_target().memory_rate / 1000} |\n|---|---|---|---|---|"
+    )
     for label, case in CASES.items():
         if sys.argv[1:] and not any(word in label for word in sys.argv[1:]):
             continue
         count, seconds, nbytes = measured(*case)
         rate = nbytes / seconds
-        share = rate / (target().memory_rate * 1e9)
+        share = rate / (gpu_target().memory_rate * 1e9)
         print(f"| {label} | {count} | {seconds * 1e6:.1f} | {rate / 1e12:.2f} | {share:.0%} |", flush=True)
 
 
@@ -65,12 +64,12 @@ def measured(name: str, shapes: list, dtype: str, attrs: dict) -> tuple[int, flo
     group = FusedGroup((node,), tuple(dict.fromkeys(node.inputs)), outputs, node)
     memory = {entry: filled(shape, kind) for entry, shape in zip(node.inputs, shapes)}
     launches = []
-    for kernel, places, _ in LOWERING.lower(group, fact, target()):
+    for kernel, places, _ in LOWERING.lower(group, fact, gpu_target()):
         for place in places:
             if place not in memory:
                 known = fact(place) if isinstance(place, NodeEntry) else place
                 memory[place] = device_empty((max(prod(known.shape), 8) * known.dtype.itemsize,), "uint8")
-        launches.append(prepared(kernel, [memory[place].address for place in places])[0])
+        launches.append(prepared(kernel, [memory[place].address for place in places]))
     moved = sum(prod(shape) * kind.itemsize for shape in shapes)
     moved += prod(fact(outputs[0]).shape) * fact(outputs[0]).dtype.itemsize
     return len(launches), best_of(launches), moved

@@ -154,13 +154,12 @@ def tried(name: str, samples: int) -> dict:
 
 def compared(op, sample, kernels: list[int]) -> bool:
     """Whether a sample ran; an AssertionError if it gives something else than the reference."""
-    from on_gpu import run_on_gpu
-
     from weft.base.cuda_target import CudaTarget
     from weft.base.errors import DTypeError
     from weft.core.op import Op
     from weft.lower.cuda.dispatch import LOWERING
     from weft.testing import op_check
+    from weft.testing.on_gpu import run_on_gpu
 
     def run(kernel, arrays) -> None:
         kernels[0] += 1
