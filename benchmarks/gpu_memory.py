@@ -43,9 +43,8 @@ CASES = {
 
 
 def main() -> None:
-    print(
-        f"{gpu_target()}\n\n| kernel | kernels | us | TB/s | of {gpu_target().memory_rate / 1000} |\n|---|---|---|---|---|"
-    )
+    print(f"{gpu_target()}\n\n| kernel | kernels | us | TB/s | of {gpu_target().memory_rate / 1000} |")
+    print("|---|---|---|---|---|")
     for label, case in CASES.items():
         if sys.argv[1:] and not any(word in label for word in sys.argv[1:]):
             continue
