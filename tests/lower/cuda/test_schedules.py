@@ -62,6 +62,24 @@ def test_what_is_broadcast_is_read_once_for_a_vector():
     np.testing.assert_array_equal(lowered("broadcast_sub", [x, y])[1][0], x - y)
 
 
+@pytest.mark.parametrize(("shape", "axes"), [((40, 33), (1, 0)), ((2, 35, 64), (0, 2, 1)), ((33, 2, 34), (2, 1, 0))])
+def test_transposes_go_through_shared_memory(shape, axes):
+    x = normal(*shape)
+    (kernel,), (y,) = lowered("transpose", [x], axes=axes)
+    np.testing.assert_array_equal(y, x.transpose(axes))
+    assert grid_of(kernel).shared_bytes == 32 * 33 * 4
+
+
+def test_what_is_read_across_may_be_computed_with():
+    x, y = normal(40, 36), normal(36, 40)
+    source, other = te.placeholder(x.shape, "float32", "x"), te.placeholder(y.shape, "float32", "y")
+    result = te.compute(y.shape, lambda i, j: source[j, i] * 2 + other[i, j], "sums")
+    made = stage_kernel("sums", result, {source: "x", other: "y", result: "sums"}, TARGET)
+    given = {"x": x, "y": y, "sums": np.full(y.shape, np.nan, "float32")}
+    run_kernel(made.kernel, [given[place].reshape(-1) for place in made.arguments])
+    np.testing.assert_array_equal(given["sums"], x.T * 2 + y)
+
+
 @pytest.mark.parametrize(
     ("shape", "axes", "threads"),
     [

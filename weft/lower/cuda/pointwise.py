@@ -1,5 +1,5 @@
 """Stages without a reduction: a thread computes one element of the result, or a vector of 16 bytes of them where
-neighbours are neighbours in all that is read."""
+neighbours are neighbours in all that is read; where they are far apart in one, `transpose.py` does it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..axes import Axis, simplified
 from ..collapse import collapsed
 from .aligned import with_alignment
 from .grid import over_elements
+from .transpose import across_kernel, found_across
 
 
 def pointwise_kernel(
@@ -23,6 +24,9 @@ def pointwise_kernel(
     """The kernel of a body that stores elements at `axes`."""
     buffers, axes, body = collapsed(buffers, axes, simplified(body, axes))
     buffers, body = with_alignment(buffers, body)
+    across = found_across(axes, body)
+    if across is not None:
+        return across_kernel(name, buffers, axes, body, across)
     lanes = vector_lanes(axes, body, target)
     if lanes > 1:
         axes, body = _in_vectors(axes, body, lanes)
