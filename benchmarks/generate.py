@@ -230,14 +230,16 @@ def torch_step(model: GPT2, kind: str, threads: int, past: int) -> Step:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("kinds", nargs="*", default=list(KINDS), choices=KINDS, help="of weights")
+    options.add_argument("kinds", nargs="*", help="of weights: " + ", ".join(KINDS))
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--past", type=int, default=32, help="tokens that the cache has at first")
     given = options.parse_args()
+    for kind in set(given.kinds) - set(KINDS):
+        options.error(f"no weights {kind!r}; there are {', '.join(KINDS)}")
     os.environ.setdefault("OMP_NUM_THREADS", str(given.threads))
     print(f"GPT-2, 124 million parameters, {given.threads} threads, beside {other_name()}")
     print("weights  tokens/s   other  ratio     GB  share of the memory's rate")
-    for kind in given.kinds:
+    for kind in given.kinds or KINDS:
         m = measured(kind, given.threads, given.past)
         share = f"{m.share:.0%} of {m.rate:.1f} GB/s"
         print(f"{kind:<8} {m.own:8.1f} {m.other:7.1f} {m.ratio:6.2f} {m.gigabytes:6.3f}  {share}", flush=True)
