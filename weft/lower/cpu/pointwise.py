@@ -35,7 +35,7 @@ def pointwise_kernel(
     parts = condition_splits(axes, body)
     if any(len(part) > 1 for part in parts):
         return _split_kernel(name, buffers, axes, body, parts, target)
-    buffers, axes, body = collapsed(buffers, *_without_blocks(axes, body))
+    buffers, axes, body = collapsed(buffers, *axes_without_blocks(axes, body))
     lanes = vector_lanes(body, target)
     if not axes:
         return finished_kernel(name, buffers, [], body)
@@ -50,7 +50,7 @@ def pointwise_kernel(
     return finished_kernel(name, buffers, outer, lane_loop(inner.var, 0, inner.extent, lanes, body))
 
 
-def _without_blocks(axes: Sequence[Axis], body: Stmt) -> tuple[list[Axis], Stmt]:
+def axes_without_blocks(axes: Sequence[Axis], body: Stmt) -> tuple[list[Axis], Stmt]:
     """The same with an axis whose index is used as i // c and i % c as two axes."""
     made: list[Axis] = []
     for axis in axes:
