@@ -30,6 +30,7 @@ OPT_PASS_LEVEL = {
     "FuseQuantised": 3,
     "FoldScaleAxis": 3,
     "FuseChains": 3,
+    "SkipIdleTaps": 3,
     "AlterOpLayout": 3,
     "ScaleFilters": 3,
     "NestConcatenates": 1,
@@ -69,6 +70,7 @@ PIPELINE = (
         ("FuseLayerNorm", "FuseAttention", "SimplifyAlgebra"),
         "equal nodes are one now; transposes after it cancel out before layouts are chosen",
     ),
+    Step("SkipIdleTaps", ("SkipIdleTaps",), "layouts and forms are chosen for the filters that are left"),
     Step(
         "AlterOpLayout",
         ("NameAxes", "AlterOpLayout", "CorrectLayout", "SimplifyAlgebra", "CommonSubexpr"),
