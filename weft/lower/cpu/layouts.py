@@ -24,6 +24,7 @@ from ...ops.linalg import matmul  # noqa: F401  the operators used here
 from ...ops.nn import conv, halo, packed, rnn, winograd  # noqa: F401  the operators used here
 from ...ops.nn._rnn_kernels import PANEL
 from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
+from ...ops.vision import bilinear  # noqa: F401  the operator used here
 from .operands import lanes_for
 from .product import packs_columns
 
@@ -368,7 +369,21 @@ def packed_conv2d_transpose(params: Any, inputs: Symbol, facts: Sequence[Fact], 
     return Op.get("conv2d_transpose")(*inputs, **attrs)
 
 
+def bilinear_resize(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
+    """resize by tables of places and weights; in blocks of channels where it makes more of what it reads."""
+    shape = facts[0].shape
+    plain = params.layout in ("NCHW", "NHWC") and params.method == "BILINEAR"
+    if not plain or facts[0].dtype != FLOAT32 or not is_static(shape):
+        return None
+    attrs = canonical(params)
+    lanes = target.lanes(FLOAT32)
+    if params.layout == "NCHW" and lanes > 1 and shape[1] % lanes == 0 and prod(params.size) > prod(shape[2:]):
+        attrs["layout"] = f"NCHW{lanes}c"
+    return Op.get("_bilinear")(*inputs, **attrs)
+
+
 LAYOUT_RULES = {
+    "resize": bilinear_resize,
     "conv2d": blocked_conv2d,
     "avg_pool2d": padded_pool2d,
     "max_pool2d": padded_pool2d,
