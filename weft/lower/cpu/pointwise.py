@@ -51,16 +51,18 @@ def pointwise_kernel(
 
 
 def axes_without_blocks(axes: Sequence[Axis], body: Stmt) -> tuple[list[Axis], Stmt]:
-    """The same with an axis whose index is used as i // c and i % c as two axes."""
+    """The same with an axis whose index is used as i // c and i % c as two axes, or as more."""
     made: list[Axis] = []
-    for axis in axes:
+    pending = list(reversed(axes))
+    while pending:
+        axis = pending.pop()
         block = None if is_open(axis.extent) else _block_of(axis, body)
         if block is None:
             made.append(axis)
             continue
         outer = Axis(Var(f"{axis.var.name}_b"), axis.extent // block)
         inner = Axis(Var(axis.var.name), block)
-        made += [outer, inner]
+        pending += [inner, outer]
         body = simplified(substitute(body, {axis.var: outer.var * block + inner.var}), (outer, inner))
     return made, body
 
