@@ -29,6 +29,7 @@ from . import (
     settle,
     simplify_inference,
     split_wide,
+    transposed_products,
 )
 
 __all__ = [
@@ -58,4 +59,5 @@ __all__ = [
     "settle",
     "simplify_inference",
     "split_wide",
+    "transposed_products",
 ]

@@ -6,7 +6,8 @@ apart and put side by side."""
 
 from __future__ import annotations
 
-from itertools import groupby, product
+from collections.abc import Iterator
+from itertools import product
 from typing import Any, NamedTuple
 
 from ..base.shape import is_static
@@ -15,6 +16,7 @@ from ..core.ir import Node, NodeEntry
 from ..core.passes import register_pass
 from ..core.walk import Walker, rewrite
 
+MOST_TAPS = 1024  # along an axis of filters that are looked at
 MOST_RUNS = 3  # of rows or columns with the same taps
 WORTH = 0.6  # of the work, at most, to convolve them apart
 READ = 8  # outputs whose products take as long as reading a weight from memory
@@ -71,18 +73,27 @@ class Axis(NamedTuple):
         start, stop = max(low, 0), min(high, self.extent - 1) + 1
         return Run(begin, end, first, last, start, stop, start - low, high + 1 - stop)
 
+    def kinds(self) -> Iterator[tuple[int, int, int, int]]:
+        """(begin, end, first, last) of outputs with the same taps; there are at most two more than twice as many as
+        taps, however many outputs there are."""
+        begin, outputs = 0, self.outputs
+        while begin < outputs:
+            first, last = self.taps_of(begin)
+            changes = [(self.extent - 1 + self.before - last * self.dilation) // self.stride + 1]
+            if first > 0:
+                changes.append(-((first * self.dilation - self.dilation - self.before) // self.stride))
+            end = min([outputs, *(change for change in changes if change > begin)])
+            yield begin, end, first, last
+            begin = end
+
     def plans(self) -> list[list[Run]]:
         """All outputs with the taps of any, and, where there are few kinds, runs of outputs with the same taps; nothing
         where an output has no tap at all."""
-        needed = [self.taps_of(output) for output in range(self.outputs)]
-        if not needed or any(first > last for first, last in needed):
+        kinds = list(self.kinds())
+        if not kinds or any(first > last for _, _, first, last in kinds):
             return []
-        whole = self.run(0, len(needed), min(f for f, _ in needed), max(k for _, k in needed))
-        apart, begin = [], 0
-        for taps, same in groupby(needed):
-            end = begin + len(list(same))
-            apart.append(self.run(begin, end, *taps))
-            begin = end
+        whole = self.run(0, self.outputs, min(kind[2] for kind in kinds), max(kind[3] for kind in kinds))
+        apart = [self.run(*kind) for kind in kinds]
         return [[whole], apart] if 1 < len(apart) <= MOST_RUNS else [[whole]]
 
 
@@ -122,7 +133,7 @@ def skip_idle_taps(graph: Graph) -> Graph:
         if node.op_name != "conv2d" or node.control_deps or not _is_plain(node):
             return None
         shape = walker.fact(inputs[0]).shape
-        if shape is None or not is_static(shape[H:]) or max(node.params.kernel_size) == 1:
+        if shape is None or not is_static(shape[H:]) or not 1 < max(node.params.kernel_size) <= MOST_TAPS:
             return None
         axes = _axes(node, shape)
         plan = _best_plan(axes)

@@ -45,7 +45,7 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: C
     if not plain or not _are_channels_known(shape) or facts[0].dtype != FLOAT32:
         return None
     lanes, closed = target.lanes(FLOAT32), _is_image_known(shape)
-    if params.groups == 1 and params.channels % lanes and params.channels >= WIDE * lanes:
+    if params.groups == 1 and _fills_up(params.channels, target):
         return _rounded_up(params, inputs, facts, target)
     layouts = _conv2d_layouts(shape[1], params.channels, params.groups, target)
     if layouts is None and not closed and params.groups == 1 and lanes > 1:
@@ -61,6 +61,16 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: C
         return Op.get("conv2d")(*inputs, **attrs)
     data, *rest = inputs
     return Op.get("conv2d")(surrounded(data, pads), *rest, **{**attrs, "padding": "(0, 0)"})
+
+
+def _fills_up(channels: int, target: CpuTarget) -> bool:
+    """Whether some more channels, which fill the last vector and are cut off again, cost less than what else there is:
+    they are few among many, or no half vector divides the channels."""
+    lanes = target.lanes(FLOAT32)
+    if channels % lanes == 0:
+        return False
+    block = channel_block(channels, target) or 1
+    return channels >= WIDE * lanes or (channels >= MANY * lanes and 2 * block < lanes)
 
 
 def _are_channels_known(shape: Shape) -> TypeGuard[tuple[Any, int, Any, Any]]:
@@ -144,6 +154,7 @@ def _conv2d_layouts(inputs: int, outputs: int, groups: int, target: CpuTarget) -
 
 
 WIDE = 8  # vectors of channels, from which on a few zeros to fill the last one cost little
+MANY = 4  # the same where the other choice are quarters of vectors
 CACHED_TILES = 4  # what part of the last cache holds tiles that are transformed, read and written
 OPEN_IMAGES = 4  # what a number of images is taken for that is not known
 WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its rounding errors

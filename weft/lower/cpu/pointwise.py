@@ -21,6 +21,7 @@ from ...te.visit import parts, postorder, rewrite, substitute
 from ..access import accessed, address, continues, step
 from .condition_splits import AxisRange, at_ranges, condition_splits
 from .nest import BLOCK_ELEMENTS, Axis, cut, finished_kernel, in_blocks, lane_loop, simplified
+from .squares import in_squares, squares_of
 
 NEAR = 1 / 2  # of the first cache, which the lines of a row may take
 NEAR_STEP = 512  # bytes between neighbours that are not far apart
@@ -39,6 +40,9 @@ def pointwise_kernel(
     lanes = vector_lanes(body, target)
     if not axes:
         return finished_kernel(name, buffers, [], body)
+    squares = squares_of(axes, body, lanes)
+    if squares is not None:
+        return finished_kernel(name, buffers, *in_squares(axes, squares, body, lanes))
     jump = _jump(axes, body, target)
     if jump is not None:
         return finished_kernel(name, buffers, *_tiled(axes, jump, body, lanes))
