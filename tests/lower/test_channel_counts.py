@@ -1,4 +1,4 @@
-"""Convolutions of channel counts that fill vectors badly, and of groups of several vectors, against PyTorch in float64."""
+"""Convolutions of channels that fill vectors badly, and of groups of several vectors, against PyTorch in float64."""
 
 import numpy as np
 import pytest

@@ -74,8 +74,8 @@ class Axis(NamedTuple):
         return Run(begin, end, first, last, start, stop, start - low, high + 1 - stop)
 
     def kinds(self) -> Iterator[tuple[int, int, int, int]]:
-        """(begin, end, first, last) of outputs with the same taps; there are at most two more than twice as many as
-        taps, however many outputs there are."""
+        """(begin, end, first, last) of outputs with the same taps; of those that have any there are no more than about
+        twice as many as taps, however many outputs there are."""
         begin, outputs = 0, self.outputs
         while begin < outputs:
             first, last = self.taps_of(begin)
@@ -89,8 +89,12 @@ class Axis(NamedTuple):
     def plans(self) -> list[list[Run]]:
         """All outputs with the taps of any, and, where there are few kinds, runs of outputs with the same taps; nothing
         where an output has no tap at all."""
-        kinds = list(self.kinds())
-        if not kinds or any(first > last for _, _, first, last in kinds):
+        kinds = []
+        for kind in self.kinds():
+            if kind[2] > kind[3]:
+                return []
+            kinds.append(kind)
+        if not kinds:
             return []
         whole = self.run(0, self.outputs, min(kind[2] for kind in kinds), max(kind[3] for kind in kinds))
         apart = [self.run(*kind) for kind in kinds]

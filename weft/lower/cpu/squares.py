@@ -123,7 +123,9 @@ def _square(inner: Axis, along: Axis, found: Squares, body: Stmt, lanes: int, i:
         stmt: Stmt = sequence(stores)
         return _with_lets(lets, stmt)
     kept = buffer("square", load.dtype, (lanes, lanes), scope="scratch", alignment=64)
-    keep = [Store(kept, (as_expr(number), Ramp(as_expr(0), as_expr(1), lanes)), c) for number, c in enumerate(columns)]
+    keep: list[Stmt] = [
+        Store(kept, (as_expr(number), Ramp(as_expr(0), as_expr(1), lanes)), c) for number, c in enumerate(columns)
+    ]
     line, lane = Var("line"), Var("lane")
     read = kept[line, lane]
     finish = rewrite(body, lambda node: read if any(node is load for load in found.jumping) else node)
