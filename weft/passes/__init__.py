@@ -6,6 +6,7 @@ from . import (
     algebra,
     alter_op_layout,
     common_subexpr,
+    convolutions,
     correct_layout,
     drop_empty,
     fold_constants,
@@ -14,7 +15,6 @@ from . import (
     fuse_attention,
     fuse_norm,
     gradient,
-    idle_taps,
     infer,
     name_axes,
     nest_concatenates,
@@ -29,13 +29,13 @@ from . import (
     settle,
     simplify_inference,
     split_wide,
-    transposed_products,
 )
 
 __all__ = [
     "algebra",
     "alter_op_layout",
     "common_subexpr",
+    "convolutions",
     "correct_layout",
     "drop_empty",
     "fold_constants",
@@ -44,7 +44,6 @@ __all__ = [
     "fuse_attention",
     "fuse_norm",
     "gradient",
-    "idle_taps",
     "infer",
     "name_axes",
     "nest_concatenates",
@@ -59,5 +58,4 @@ __all__ = [
     "settle",
     "simplify_inference",
     "split_wide",
-    "transposed_products",
 ]

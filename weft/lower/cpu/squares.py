@@ -12,7 +12,8 @@ from ...te.loops import Alloc, For, If, Let, Stmt, Store, buffer
 from ...te.simplify_loops import sequence
 from ...te.visit import loads, rewrite, substitute
 from ..access import accessed, address
-from .nest import Axis, lane_loop
+from ..axes import Axis
+from .nest import lane_loop
 
 ROW = 4  # squares along the innermost axis that one turn makes
 SIZES = (4, 8, 16)  # lanes, from which squares are made

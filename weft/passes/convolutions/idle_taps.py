@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from ..base.shape import is_static
-from ..core.graph import Graph
-from ..core.ir import Node, NodeEntry
-from ..core.passes import register_pass
-from ..core.walk import Walker, rewrite
+from ...base.shape import is_static
+from ...core.graph import Graph
+from ...core.ir import Node, NodeEntry
+from ...core.passes import register_pass
+from ...core.walk import Walker, rewrite
 
 MOST_TAPS = 1024  # along an axis of filters that are looked at
 MOST_RUNS = 3  # of rows or columns with the same taps

@@ -11,11 +11,11 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from ..base.shape import is_static
-from ..core.graph import Graph
-from ..core.ir import Node, NodeEntry
-from ..core.passes import register_pass
-from ..core.walk import Walker, rewrite
+from ...base.shape import is_static
+from ...core.graph import Graph
+from ...core.ir import Node, NodeEntry
+from ...core.passes import register_pass
+from ...core.walk import Walker, rewrite
 
 FEW = 4  # channels of the output
 MOST_SUMS = 16  # taps that fall on one place
