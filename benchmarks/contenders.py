@@ -41,7 +41,7 @@ def load_torch(path: Path, threads: int, inputs: Any) -> Any:
     torch.set_num_threads(threads)
     torch.manual_seed(exporter.SEED)
     with exporter.declared_operators():
-        network, x = exporter.build(path.stem.split(".")[0])
+        network, x = exporter.build(path.stem.split(".")[0], 1)
     exporter.disturb(network)
     exporter.calibrate(network, x)
     batch = batch_of(path)

@@ -54,7 +54,7 @@ def model_file(name: str, folder: Path, batch: int) -> Path:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         path = _exported(name, folder) if not _missing(name) else _own(name, folder)
-    return path if batch == 1 else _with_batch(path, batch)
+    return path if batch == 1 else with_batch(path, batch)
 
 
 def _missing(name: str) -> list[str]:
@@ -86,7 +86,7 @@ def _own(name: str, folder: Path) -> Path:
     return path
 
 
-def _with_batch(path: Path, batch: int) -> Path:
+def with_batch(path: Path, batch: int) -> Path:
     """The model with another first dimension, also in what reshapes to a constant shape."""
     target = path.with_name(f"{path.stem.removesuffix('.own')}.b{batch}.onnx")
     if target.exists() and target.stat().st_mtime >= path.stat().st_mtime:

@@ -103,17 +103,45 @@ def multiplied(params: Any, ins: Layouts, last: Layouts, outs: Layouts) -> Answe
     return written, [Layout(letters) if unique else _UNDEFINED]
 
 
-def concatenated(params: Params, ins: Layouts, last: Layouts, outs: Layouts) -> Answer:
+def concatenated(params: Params, ins: Layouts, last: Layouts, outs: Layouts, shapes: Sequence[Shape]) -> Answer:
     """All inputs in one storage in which the joined axis stands where it was written.
 
-    It may be split if it is so in every input: then each has whole blocks.
+    It may be split if it is so in every input, or in those with most elements, and the others can be: then each has
+    whole blocks.
     """
     layout = _shared(ins, last)
     names = next((name for name in _written(ins, last) if name.defined), _UNDEFINED)
+    blocked = _most_stored(ins, names, shapes)
+    if blocked.defined and _stands(params.axis, blocked, names):
+        return [blocked] * len(ins), [blocked]
     alike = all(other == layout for other in ins) and _stands(params.axis, layout, names)
     if layout != names and not alike and not _is_whole(params.axis, layout, names):
         layout = names
     return [layout] * len(ins), [layout]
+
+
+concatenated.takes_shapes = True  # type: ignore[attr-defined]
+
+
+def _most_stored(ins: Layouts, names: Layout, shapes: Sequence[Shape]) -> Layout:
+    """The one storage in blocks that half of all elements have at least, where the other inputs are stored as they were
+    written and divide into its blocks."""
+    stored = {known for known in ins if known != names}
+    if len(stored) != 1 or not names.defined or names not in ins:
+        return _UNDEFINED
+    (storage,) = stored
+    if not storage.defined or storage.whole or not storage.convertible(names) or None in shapes:
+        return _UNDEFINED
+    sizes = [_size(shape)[1] for shape in shapes]
+    most = 2 * sum(size for size, known in zip(sizes, ins) if known == storage) >= sum(sizes)
+    return storage if most and all(_divides(storage, names, shape) for shape in shapes) else _UNDEFINED
+
+
+def _divides(storage: Layout, names: Layout, shape: Shape) -> bool:
+    """Whether the extents of axes that a storage splits are whole blocks."""
+    assert shape is not None
+    blocks = [(storage.subsizeof(letter), dim) for (letter, _), dim in zip(names.axes, shape)]
+    return all(block < 0 or (isinstance(dim, int) and dim % block == 0) for block, dim in blocks)
 
 
 def _is_whole(axis: int, storage: Layout, names: Layout) -> bool:

@@ -30,6 +30,8 @@ OPT_PASS_LEVEL = {
     "FuseQuantised": 3,
     "FoldScaleAxis": 3,
     "FuseChains": 3,
+    "TransposedAsProducts": 3,
+    "SkipIdleTaps": 3,
     "AlterOpLayout": 3,
     "ScaleFilters": 3,
     "NestConcatenates": 1,
@@ -69,6 +71,8 @@ PIPELINE = (
         ("FuseLayerNorm", "FuseAttention", "SimplifyAlgebra"),
         "equal nodes are one now; transposes after it cancel out before layouts are chosen",
     ),
+    Step("TransposedAsProducts", ("TransposedAsProducts",), "the convolutions it makes get layouts as any others"),
+    Step("SkipIdleTaps", ("SkipIdleTaps",), "layouts and forms are chosen for the filters that are left"),
     Step(
         "AlterOpLayout",
         ("NameAxes", "AlterOpLayout", "CorrectLayout", "SimplifyAlgebra", "CommonSubexpr"),

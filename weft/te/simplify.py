@@ -313,8 +313,8 @@ class Simplifier:
         return self._rebuilt(self._recombined(whole.plus(self.linear(quotient))))
 
     def _quotient(self, rest: Form, divisor: int) -> Expr:
-        """(g*x + r) // (g*c) = (x + r // g) // c, and (x // a) // b = x // (a*b)."""
-        common = math.gcd(divisor, *rest.terms.values())
+        """(g*x + r) // (g*c) = (x + r // g) // c, x // c where 0 <= r < g, and (x // a) // b = x // (a*b)."""
+        common = self._step(rest, divisor)
         rest, divisor = rest.split(common)[0], divisor // common
         inner = self._rebuilt(rest)
         if _is_op(inner, "floordiv") and isinstance(inner.b, Const) and inner.b.value > 0:
@@ -324,13 +324,25 @@ class Simplifier:
         return self._intern(binary("floordiv", inner, divisor))
 
     def _remainder(self, rest: Form, divisor: int) -> Expr:
-        """(g*x + r) % (g*c) = g * ((x + r // g) % c) + r % g, and (x % (k*c)) % c = x % c."""
-        common = math.gcd(divisor, *rest.terms.values())
-        inner = self._rebuilt(rest.split(common)[0])
+        """(g*x + r) % (g*c) = g * ((x + r // g) % c) + r % g, g * (x % c) + r where 0 <= r < g, and
+        (x % (k*c)) % c = x % c."""
+        common = self._step(rest, divisor)
+        steps, below = rest.split(common)
+        inner = self._rebuilt(steps)
         if _is_op(inner, "floormod") and isinstance(inner.b, Const) and inner.b.value:
             inner = inner.a if int(inner.b.value) % (divisor // common) == 0 else inner
         remainder = self._intern(binary("floormod", inner, divisor // common))
-        return self._rebuilt(self.linear(remainder).times(common).plus(ONE, rest.constant % common))
+        return self._rebuilt(self.linear(remainder).times(common).plus(below))
+
+    def _step(self, rest: Form, divisor: int) -> int:
+        """The largest divisor g of another for which a form is g*x + r: of all its factors, so that r is a number, or
+        of some, where the others stay below it."""
+        common = math.gcd(divisor, *rest.terms.values())
+        for step in sorted({math.gcd(divisor, factor) for factor in rest.terms.values()}, reverse=True):
+            low, high = self._linear_interval(rest.split(step)[1])
+            if step > common and low >= 0 and high < step:
+                return step
+        return common
 
     # --- rules for ramps
 

@@ -28,13 +28,14 @@ SCRIPT = ("-P", str(Path(__file__).parent / "contenders.py"))  # without its fol
 
 
 class Rules(NamedTuple):
-    """What is run, what inputs are where the caller knows better than the file, below what integers are drawn, and who
-    is told of rounds that are done."""
+    """What is run, what inputs are where the caller knows better than the file, below what integers are drawn, who
+    is told of rounds that are done, and where kernels are kept."""
 
     script: tuple[str, ...] = SCRIPT
     inputs: Mapping[str, tuple[tuple[int, ...], str]] | None = None
     integers: int = 1000
     look: Callable[[int, int], None] | None = None
+    cache: Path | None = None  # weft's kernels are kept here; else compiled anew
 
 
 class Failed(Exception):
@@ -139,7 +140,7 @@ def measure(
     try:
         for name in names:
             try:
-                running[name] = started(name, path, threads, folder / "cache", results[name], rules)
+                running[name] = started(name, path, threads, rules.cache or folder / "cache", results[name], rules)
             except Failed as error:
                 results[name].failure = str(error)
         verify(running, results, folder)
@@ -157,7 +158,7 @@ def started(name: str, path: Path, threads: int, cache: Path, result: Result, ru
     """weft is started twice: with an empty cache, then with the one this has filled."""
     contender = Contender(name, path, threads, cache, rules)
     result.load_cold_s = contender.start["load"]
-    if name == "weft":
+    if name == "weft" and rules.cache is None:
         contender.close()
         contender = Contender(name, path, threads, cache, rules)
     result.load_s, result.first_result_s = contender.start["load"], contender.start["first"]

@@ -24,6 +24,7 @@ from ...ops.linalg import matmul  # noqa: F401  the operators used here
 from ...ops.nn import conv, halo, packed, rnn, winograd  # noqa: F401  the operators used here
 from ...ops.nn._rnn_kernels import PANEL
 from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
+from ...ops.vision import bilinear  # noqa: F401  the operator used here
 from .operands import lanes_for
 from .product import packs_columns
 
@@ -44,7 +45,7 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: C
     if not plain or not _are_channels_known(shape) or facts[0].dtype != FLOAT32:
         return None
     lanes, closed = target.lanes(FLOAT32), _is_image_known(shape)
-    if params.groups == 1 and params.channels % lanes and params.channels >= WIDE * lanes:
+    if params.groups == 1 and _fills_up(params.channels, target):
         return _rounded_up(params, inputs, facts, target)
     layouts = _conv2d_layouts(shape[1], params.channels, params.groups, target)
     if layouts is None and not closed and params.groups == 1 and lanes > 1:
@@ -60,6 +61,16 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: C
         return Op.get("conv2d")(*inputs, **attrs)
     data, *rest = inputs
     return Op.get("conv2d")(surrounded(data, pads), *rest, **{**attrs, "padding": "(0, 0)"})
+
+
+def _fills_up(channels: int, target: CpuTarget) -> bool:
+    """Whether some more channels, which fill the last vector and are cut off again, cost less than what else there is:
+    they are few among many, or no half vector divides the channels."""
+    lanes = target.lanes(FLOAT32)
+    if channels % lanes == 0:
+        return False
+    block = channel_block(channels, target) or 1
+    return channels >= WIDE * lanes or (channels >= MANY * lanes and 2 * block < lanes)
 
 
 def _are_channels_known(shape: Shape) -> TypeGuard[tuple[Any, int, Any, Any]]:
@@ -143,6 +154,7 @@ def _conv2d_layouts(inputs: int, outputs: int, groups: int, target: CpuTarget) -
 
 
 WIDE = 8  # vectors of channels, from which on a few zeros to fill the last one cost little
+MANY = 4  # the same where the other choice are quarters of vectors
 CACHED_TILES = 4  # what part of the last cache holds tiles that are transformed, read and written
 OPEN_IMAGES = 4  # what a number of images is taken for that is not known
 WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its rounding errors
@@ -368,7 +380,21 @@ def packed_conv2d_transpose(params: Any, inputs: Symbol, facts: Sequence[Fact], 
     return Op.get("conv2d_transpose")(*inputs, **attrs)
 
 
+def bilinear_resize(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTarget) -> Symbol | None:
+    """resize by tables of places and weights; in blocks of channels where it makes more of what it reads."""
+    shape = facts[0].shape
+    plain = params.layout in ("NCHW", "NHWC") and params.method == "BILINEAR"
+    if not plain or facts[0].dtype != FLOAT32 or not is_static(shape):
+        return None
+    attrs = canonical(params)
+    lanes = target.lanes(FLOAT32)
+    if params.layout == "NCHW" and lanes > 1 and shape[1] % lanes == 0 and prod(params.size) > prod(shape[2:]):
+        attrs["layout"] = f"NCHW{lanes}c"
+    return Op.get("_bilinear")(*inputs, **attrs)
+
+
 LAYOUT_RULES = {
+    "resize": bilinear_resize,
     "conv2d": blocked_conv2d,
     "avg_pool2d": padded_pool2d,
     "max_pool2d": padded_pool2d,

@@ -21,6 +21,7 @@ from ..axes import Axis, simplified
 from ..collapse import addresses, collapsed, flat_buffers, joined
 from .condition_splits import AxisRange, at_ranges, condition_splits
 from .nest import BLOCK_ELEMENTS, cut, finished_kernel, in_blocks, lane_loop
+from .squares import in_squares, squares_of
 
 NEAR = 1 / 2  # of the first cache, which the lines of a row may take
 NEAR_STEP = 512  # bytes between neighbours that are not far apart
@@ -35,10 +36,13 @@ def pointwise_kernel(
     parts = condition_splits(axes, body)
     if any(len(part) > 1 for part in parts):
         return _split_kernel(name, buffers, axes, body, parts, target)
-    buffers, axes, body = collapsed(buffers, *_without_blocks(axes, body))
+    buffers, axes, body = collapsed(buffers, *axes_without_blocks(axes, body))
     lanes = vector_lanes(body, target)
     if not axes:
         return finished_kernel(name, buffers, [], body)
+    squares = squares_of(axes, body, lanes)
+    if squares is not None:
+        return finished_kernel(name, buffers, *in_squares(axes, squares, body, lanes))
     jump = _jump(axes, body, target)
     if jump is not None:
         return finished_kernel(name, buffers, *_tiled(axes, jump, body, lanes))
@@ -50,17 +54,19 @@ def pointwise_kernel(
     return finished_kernel(name, buffers, outer, lane_loop(inner.var, 0, inner.extent, lanes, body))
 
 
-def _without_blocks(axes: Sequence[Axis], body: Stmt) -> tuple[list[Axis], Stmt]:
-    """The same with an axis whose index is used as i // c and i % c as two axes."""
+def axes_without_blocks(axes: Sequence[Axis], body: Stmt) -> tuple[list[Axis], Stmt]:
+    """The same with an axis whose index is used as i // c and i % c as two axes, or as more."""
     made: list[Axis] = []
-    for axis in axes:
+    pending = list(reversed(axes))
+    while pending:
+        axis = pending.pop()
         block = None if is_open(axis.extent) else _block_of(axis, body)
         if block is None:
             made.append(axis)
             continue
         outer = Axis(Var(f"{axis.var.name}_b"), axis.extent // block)
         inner = Axis(Var(axis.var.name), block)
-        made += [outer, inner]
+        pending += [inner, outer]
         body = simplified(substitute(body, {axis.var: outer.var * block + inner.var}), (outer, inner))
     return made, body
 

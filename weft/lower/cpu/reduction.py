@@ -26,7 +26,7 @@ from ..axes import Axis, simplified
 from ..collapse import collapsed
 from .nest import finished_kernel
 from .partial import partial_sums
-from .pointwise import PARALLEL_TURNS, pointwise_kernel, vector_lanes
+from .pointwise import PARALLEL_TURNS, axes_without_blocks, pointwise_kernel, vector_lanes
 from .tile import Tiling, choose_tiles, registers
 
 GATHER_COST = 0.8  # of one element, relative to a vector load
@@ -51,7 +51,7 @@ def reduction_kernel(
     body = in_memory_order(_without_blocks(simplified(body, axes)))
     if not reduction_of(body).axes:  # of one element, or of none
         return pointwise_kernel(name, buffers, axes, body, target)
-    buffers, axes, body = collapsed(buffers, axes, body)
+    buffers, axes, body = collapsed(buffers, *axes_without_blocks(axes, body))
     lanes = vector_lanes(body, target)
     vector = choose_vector(axes, body, lanes)
     if vector is None:

@@ -1,6 +1,7 @@
 """Images and regions of them: sampling, resizing, detection (boxes, proposals, suppression), pools over regions."""
 
 from . import (
+    bilinear,
     correlation,
     deformable_pool,
     grid_sample,

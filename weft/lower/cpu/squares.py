@@ -1,0 +1,184 @@
+"""Transposition through registers: where neighbours in the output are far apart in an input, whose own neighbours lie
+along another axis, squares of both axes are read along one and written along the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...te.expr import Expr, Load, Ramp, Shuffle, Var, as_expr
+from ...te.extents import is_open
+from ...te.loops import Alloc, For, If, Let, Stmt, Store, buffer
+from ...te.simplify_loops import sequence
+from ...te.visit import loads, rewrite, substitute
+from ..access import accessed, address
+from ..axes import Axis
+from .nest import lane_loop
+
+ROW = 4  # squares along the innermost axis that one turn makes
+SIZES = (4, 8, 16)  # lanes, from which squares are made
+GROUP = 4  # lanes that instructions interleave
+
+
+class Squares(NamedTuple):
+    """Which loads jump along the innermost axis, and along which axis their elements are neighbours."""
+
+    jumping: list[Load]  # of one element
+    along: Axis
+
+
+def squares_of(axes: Sequence[Axis], body: Stmt, lanes: int) -> Squares | None:
+    """None where no element is read so, or more than one, or where an axis is too short; all accesses are linear, of
+    one dtype."""
+    inner = axes[-1]
+    stored = _stored(body)
+    if lanes not in SIZES or is_open(inner.extent) or inner.extent < lanes or stored is None:
+        return None
+    if stored.mask is not None or address(stored) is None:
+        return None
+    jumping = []
+    for load in loads(body):
+        place = address(load)
+        if load.mask is not None or place is None or load.dtype != stored.buffer.dtype:
+            return None
+        if abs(place.terms.get(inner.var, 0)) > 1:
+            jumping.append((load, place))
+    if not jumping or any((accessed(x), at) != (accessed(jumping[0][0]), jumping[0][1]) for x, at in jumping):
+        return None
+    along = next((axis for axis in axes[:-1] if jumping[0][1].terms.get(axis.var, 0) == 1), None)
+    if along is None or is_open(along.extent) or along.extent < lanes:
+        return None
+    return Squares([load for load, _ in jumping], along)
+
+
+def _stored(body: Stmt) -> Store | None:
+    """What a body stores, after it has given names to values."""
+    while isinstance(body, Let):
+        body = body.body
+    return body if isinstance(body, Store) else None
+
+
+def in_squares(axes: Sequence[Axis], found: Squares, body: Stmt, lanes: int) -> tuple[list[Axis], Stmt]:
+    """Outer loops, and what they do: a few squares, and at the ends what is left, element by element."""
+    inner, along = axes[-1], found.along
+    down, across = (Axis(Var("line"), _blocks(along, lanes)), Axis(Var("part"), _blocks(inner, ROW * lanes)))
+    outer = [axis for axis in axes[:-1] if axis is not along]
+    choices = []
+    for i, rows in _ranges(along, down, lanes):
+        parts = [
+            _block(inner, along, found, body, lanes, (i, rows), part) for part in _ranges(inner, across, ROW * lanes)
+        ]
+        choices.append(parts[0] if len(parts) == 1 else If(across.var < across.extent - 1, parts[0], parts[1]))
+    stmt = choices[0] if len(choices) == 1 else If(down.var < down.extent - 1, choices[0], choices[1])
+    return [*outer, down, across], stmt
+
+
+def _blocks(axis: Axis, size: int) -> int:
+    return -(-axis.extent // size)
+
+
+def _ranges(axis: Axis, blocks: Axis, size: int) -> list[tuple[Expr, int]]:
+    """Where a block begins, and how many turns it has: of all blocks, or of all and of the last."""
+    full, rest = divmod(axis.extent, size)
+    last = [(as_expr(full * size), rest)] if rest else []
+    return [*([(blocks.var * size, size)] if full else []), *last]
+
+
+def _block(
+    inner: Axis, along: Axis, found: Squares, body: Stmt, lanes: int, rows: tuple[Expr, int], columns: tuple[Expr, int]
+) -> Stmt:
+    """The body for a range of both axes."""
+    (i, height), (j, width) = rows, columns
+    whole = width // lanes if height == lanes else 0
+    made: list[Stmt] = []
+    if whole:
+        number = Var("square")
+        square = _square(inner, along, found, body, lanes, i, j + number * lanes)
+        made.append(For(number, as_expr(whole), square) if whole > 1 else substitute(square, {number: as_expr(0)}))
+    if width > whole * lanes:
+        line = Var(along.var.name)
+        rest = substitute(body, {along.var: i + line, inner.var: j + inner.var})
+        made.append(For(line, as_expr(height), lane_loop(inner.var, whole * lanes, width, lanes, rest)))
+    return sequence(made)
+
+
+def _square(inner: Axis, along: Axis, found: Squares, body: Stmt, lanes: int, i: Expr, j: Expr) -> Stmt:
+    """Reads `lanes` vectors along one axis, and writes as many along the other."""
+    load = found.jumping[0]
+    lets: list[tuple[Var, Expr]] = []
+
+    def named(value: Expr) -> Expr:
+        lets.append((Var("v", value.dtype, value.lanes), value))
+        return lets[-1][0]
+
+    def row(number: int) -> Expr:
+        (at,) = (substitute(index, {along.var: i, inner.var: j + number}) for index in load.indices)
+        return named(accessed(load)[(Ramp(at, as_expr(1), lanes),)])
+
+    columns = transposed_lanes([row(number) for number in range(lanes)], named)
+    if isinstance(body, Store) and any(body.value is load for load in found.jumping):
+        stores: list[Stmt] = []
+        for number, column in enumerate(columns):
+            (at,) = (substitute(index, {along.var: i + number, inner.var: j}) for index in body.indices)
+            stores.append(Store(body.buffer, (Ramp(at, as_expr(1), lanes),), column))
+        stmt: Stmt = sequence(stores)
+        return _with_lets(lets, stmt)
+    kept = buffer("square", load.dtype, (lanes, lanes), scope="scratch", alignment=64)
+    keep: list[Stmt] = [
+        Store(kept, (as_expr(number), Ramp(as_expr(0), as_expr(1), lanes)), c) for number, c in enumerate(columns)
+    ]
+    line, lane = Var("line"), Var("lane")
+    read = kept[line, lane]
+    finish = rewrite(body, lambda node: read if any(node is load for load in found.jumping) else node)
+    finish = substitute(finish, {along.var: i + line, inner.var: j + lane})
+    finish = For(line, as_expr(lanes), For(lane, as_expr(lanes), finish, "vector"))
+    return Alloc(kept, sequence([_with_lets(lets, sequence(keep)), finish]))
+
+
+def _with_lets(lets: Sequence[tuple[Var, Expr]], body: Stmt) -> Stmt:
+    for var, value in reversed(lets):
+        body = Let(var, value, body)
+    return body
+
+
+def transposed_lanes(rows: Sequence[Expr], named: Callable[[Expr], Expr]) -> list[Expr]:
+    """Vectors of the columns of a square whose rows are given: by two rounds of interleaving within groups of four
+    lanes, then groups as wholes."""
+    fours: list[list[Expr]] = [[], [], [], []]  # by column of a group, of rows four by four
+    for first in range(0, len(rows), GROUP):
+        a, b, c, d = rows[first : first + GROUP]
+        pairs = [[named(_interleaved(x, y, half)) for half in (0, 1)] for x, y in ((a, b), (c, d))]
+        for column in range(GROUP):
+            x, y = (pair[column // 2] for pair in pairs)
+            fours[column].append(named(_joined_halves(x, y, column % 2)))
+    by_column = [_groups(vectors, named) for vectors in fours]
+    return [by_column[column % GROUP][column // GROUP] for column in range(len(rows))]
+
+
+def _interleaved(x: Expr, y: Expr, half: int) -> Expr:
+    """x0 y0 x1 y1 of every group of four, or x2 y2 x3 y3."""
+    return _of_groups(x, y, [(side, 2 * half + lane) for lane in (0, 1) for side in (0, 1)])
+
+
+def _joined_halves(x: Expr, y: Expr, half: int) -> Expr:
+    """x0 x1 y0 y1 of every group of four, or x2 x3 y2 y3."""
+    return _of_groups(x, y, [(side, 2 * half + lane) for side in (0, 1) for lane in (0, 1)])
+
+
+def _of_groups(x: Expr, y: Expr, lanes: Sequence[tuple[int, int]]) -> Expr:
+    """(side, lane) of each group of four."""
+    order = [first + lane + side * x.lanes for first in range(0, x.lanes, GROUP) for side, lane in lanes]
+    return Shuffle(x, y, tuple(order))
+
+
+def _groups(vectors: list[Expr], named: Callable[[Expr], Expr]) -> list[Expr]:
+    """Vectors of the first groups of all, of the second ones, and so on."""
+    if len(vectors) == 1:
+        return vectors
+    found = []
+    for parity in (0, 1):
+        every_second = range(parity * GROUP, 2 * vectors[0].lanes, 2 * GROUP)
+        order = tuple(first + lane for first in every_second for lane in range(GROUP))
+        pairs = zip(vectors[::2], vectors[1::2])
+        found.append(_groups([named(Shuffle(x, y, order)) for x, y in pairs], named))
+    return [vector for pair in zip(*found) for vector in pair]
