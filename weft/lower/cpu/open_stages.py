@@ -1,5 +1,4 @@
-"""Stages whose sizes are arguments: each becomes a loop nest, and several one kernel where all of them run in one go
-for each row."""
+"""Stages whose sizes may be arguments: each becomes a loop nest."""
 
 from __future__ import annotations
 
@@ -14,16 +13,15 @@ from ...te.expr import Call, Expr, ExprLike, Load, Reduce, Var, as_expr
 from ...te.extents import Trace, is_open, stays_open
 from ...te.jam import jam
 from ...te.loops import Buffer, For, If, Kernel, Let, Seq, Stmt, buffer
-from ...te.schedule import inline, loop_nest
-from ...te.simplify_loops import sequence, statements
+from ...te.schedule import loop_nest
+from ...te.simplify_loops import statements
 from ...te.tensor import Tensor
 from ...te.visit import free_of, loads, postorder, substitute
 from ..access import accessed, step
-from ..group import LoweredKernel, Strides, Temporary, reached_tensors
+from ..group import LoweredKernel, Strides, reached_tensors
 from .nest import BLOCK_ELEMENTS, Axis, Nest, finished_kernel, in_blocks
 from .open.hoist import hoist, hoisted, vector_loop
 from .open.joined import join_axes, join_loops
-from .open.reuse import with_reuse
 from .open.sums import calls, cascaded, in_lanes, widened
 from .pointwise import vector_lanes
 
@@ -42,89 +40,31 @@ def extents_of(reduced: Iterable[Reduce]) -> list[Any]:
     return [axis.extent for node in reduced for axis in node.axes]
 
 
-def _common_rows(order: Sequence[Tensor], places: Mapping[Tensor, Hashable]) -> int:
-    """How many leading axes number rows, for each of which all stages can run in one go: first
-    reductions to one value, then elements that read those of their own row. 0: it is not so."""
-    if len(order) < 2 or not all(_row_axes(tensor) for tensor in order[:-1]):
-        return 0
-    rows = min(_row_axes(tensor) for tensor in order[:-1])
-    if any(tensor.shape[:rows] != order[0].shape[:rows] for tensor in order):
-        return 0
-    for tensor in order:
-        for load in _all_loads(tensor, places):
-            own = zip(load.indices[:rows], tensor.axes)
-            if load.source in order and not all(index is axis for index, axis in own):
-                return 0
-    return rows
-
-
-def _row_axes(tensor: Tensor) -> int:
-    """The leading axes of a stage after which there is but one element."""
-    rank = tensor.rank
-    while rank and type(tensor.shape[rank - 1]) is int and tensor.shape[rank - 1] == 1:
-        rank -= 1
-    return rank
-
-
-def _all_loads(tensor: Tensor, places: Mapping[Tensor, Hashable]) -> list[Load]:
-    """What a stage reads, through what is computed on the way."""
-    between = [t for t in reached_tensors(tensor, places) if t not in places and not t.is_reduction]
-    body = inline(tensor, between).body
-    assert body is not None
-    direct = loads(body)
-    sources = [load.source for load in direct if load.source not in places]
-    nested = [source for source in sources if isinstance(source, Tensor)]
-    return direct + [load for source in nested for load in _all_loads(source, places)]
-
-
-def _are_short(order: Sequence[Tensor], places: Mapping[Tensor, Hashable], computes: bool) -> bool:
-    """Whether rows are better reduced side by side."""
-    extents = [extents_of(reductions(tensor, places)) for tensor in order]
-    return any(is_short(prod(each), computes) for each in extents if each)
-
-
-def open_kernels(
-    name: str, order: Sequence[Tensor], places: dict[Tensor, Hashable], target: CpuTarget, trace: Trace
-) -> list[LoweredKernel]:
-    """The kernels of stages in order: one, if all of them can run for each row, or one for each. What has no place yet
-    gets one between them."""
-    for tensor in order:
-        places.setdefault(tensor, Temporary(len(places), tensor.shape, tensor.dtype))
-    computes = any(isinstance(node, Call) for node in postorder([t.body for t in order if t.body is not None]))
-    rows = _common_rows(order, places)
-    if rows and _are_short(order[:-1], places, computes):
-        rows = 0
-    groups = [order] if rows else [[tensor] for tensor in order]
-    named = [(f"{name}_{group[-1].name}", group) for group in groups]
-    return [nests_kernel(own, group, rows, places, target, trace, computes=computes) for own, group in named]
-
-
-def nests_kernel(
+def nest_kernel(
     name: str,
-    stages: Sequence[Tensor],
-    rows: int,
+    stage: Tensor,
     places: Mapping[Tensor, Hashable],
     target: CpuTarget,
     trace: Trace,
     strides: Strides | None = None,
     computes: bool = False,
 ) -> LoweredKernel:
-    """The kernel of some stages, one after the other for each of the first `rows` axes. `computes` says that there are
-    functions in a stage beside it: all of them ask the same about sizes, so that few programs serve all."""
-    read = {t: None for stage in stages for t in reached_tensors(stage, places) if t in places}
+    """The kernel of a stage. `computes` says that there are functions in a stage beside it: all of them ask the same
+    about sizes, so that few programs serve all."""
     steps = strides or {}
     buffers = {
         t: buffer(f"b{n}", t.dtype, [_known(extent, trace) for extent in t.shape], strides=steps.get(places[t]))
-        for n, t in enumerate(dict.fromkeys([*read, *stages]))
+        for n, t in enumerate([*[t for t in reached_tensors(stage, places) if t in places], stage])
     }
-    nests = [peeled(substitute(loop_nest([stage], buffers), trace.equal), stage.shape) for stage in stages]
-    if rows:
-        nests = with_reuse(nests, rows)
-    computes = computes or any(calls(nest.body) for nest in nests)
-    kernel = nest_kernel(name, list(buffers.values()), nests, rows, target, trace, computes)
-    elements: Any = prod([*stages[-1].shape, *extents_of(reductions(stages[-1], buffers))])
-    each = sum(_cost(node) for nest in nests for node in postorder((nest.body,)))
+    nest = peeled(substitute(loop_nest([stage], buffers), trace.equal), stage.shape)
+    elements: Any = prod([*stage.shape, *extents_of(reductions(stage, buffers))])
+    each = sum(_cost(node) for node in postorder((nest.body,)))
     work = elements * max(round(each / target.facts.nanoseconds_per_operation), 1)
+    now = {buffer: buffer for buffer in buffers.values()}
+    axes, body = nest = _without_ones(nest)
+    if not any(places[tensor] in steps for tensor in buffers):  # axes of what has gaps are not one
+        nest = Nest(*join_axes(axes, join_loops(body, now), now, trace))
+    kernel = walked_kernel(name, list(now.values()), nest, target, trace, computes)
     return LoweredKernel(kernel, tuple(places[t] for t in buffers), work)
 
 
@@ -149,38 +89,27 @@ def peeled(nest: Stmt, shape: Sequence[Any]) -> Nest:
 # Nests of loops
 
 
-def nest_kernel(
-    name: str,
-    buffers: Sequence[Buffer],
-    nests: Sequence[Nest],
-    rows: int,
-    target: CpuTarget,
-    trace: Trace,
-    computes: bool = False,
+def walked_kernel(
+    name: str, buffers: Sequence[Buffer], nest: Nest, target: CpuTarget, trace: Trace, computes: bool = False
 ) -> Kernel:
-    """The kernel of some nests, one after the other. The first `rows` axes are the same for all of them, and what later
-    ones read is of their own row."""
-    lanes = min(_lanes(nest.body, target) for nest in nests)
-    if not rows and len(nests) == 1:
-        axes, body = _without_ones(nests[0])
-        now = {buffer: buffer for buffer in buffers}
-        axes, body = join_axes(axes, join_loops(body, now), now, trace)
-        buffers = list(now.values())
-        vector, outer, body = _in_vectors(Nest(axes, body), lanes, trace, computes)
-        if vector is not None:
-            lanes = lanes if is_open(vector.extent) else max(min(lanes, vector.extent), 1)
-            reduces = any(isinstance(s, For) for s in statements(body))
-            walk = _side_by_side if reduces and not calls(body) else vector_loop
-            body = hoisted(body) if calls(body) else body
-            if outer:
-                body = walk(vector.var, 0, vector.extent, lanes, body)
-            else:
-                block, body = in_blocks(vector, lanes, body, SUMMED * lanes if reduces else BLOCK_ELEMENTS, walk)
-                outer = [block]
-    else:
-        outer = _without_ones(Nest(nests[0].axes[:rows], Seq(()))).axes
-        body = sequence([_row(nest, nests[0].axes[:rows], rows, lanes, trace, computes) for nest in nests])
+    """The kernel of a nest, in lanes."""
+    lanes = _lanes(nest.body, target)
+    vector, outer, body = _in_vectors(nest, lanes, trace, computes or calls(nest.body))
+    if vector is not None:
+        outer, body = _in_turns(vector, outer, body, lanes)
     return finished_kernel(name, buffers, outer, body)
+
+
+def _in_turns(vector: Axis, outer: list[Axis], body: Stmt, lanes: int) -> tuple[list[Axis], Stmt]:
+    """The axes that are walked outside, and what is done inside, where the elements of one axis lie in lanes."""
+    lanes = lanes if is_open(vector.extent) else max(min(lanes, vector.extent), 1)
+    reduces = any(isinstance(s, For) for s in statements(body))
+    walk = _side_by_side if reduces and not calls(body) else vector_loop
+    body = hoisted(body) if calls(body) else body
+    if outer:
+        return outer, walk(vector.var, 0, vector.extent, lanes, body)
+    block, body = in_blocks(vector, lanes, body, SUMMED * lanes if reduces else BLOCK_ELEMENTS, walk)
+    return [block], body
 
 
 def _lanes(body: Stmt, target: CpuTarget) -> int:
@@ -196,21 +125,6 @@ def _without_ones(nest: Nest) -> Nest:
     ones = {a.var: as_expr(0) for a in nest.axes if type(a.extent) is int and a.extent == 1}
     axes = [axis for axis in nest.axes if axis.var not in ones]
     return Nest(axes, substitute(nest.body, ones) if ones else nest.body)
-
-
-def _row(nest: Nest, shared: Sequence[Axis], rows: int, lanes: int, trace: Trace, computes: bool) -> Stmt:
-    """What a nest does in one row: the axes that are its own as serial loops."""
-    known: dict[Var, Expr] = {
-        own.var: as_expr(0) if type(row.extent) is int and row.extent == 1 else row.var
-        for own, row in zip(nest.axes[:rows], shared)
-    }
-    own = _without_ones(Nest(nest.axes[rows:], substitute(nest.body, known)))
-    vector, axes, body = _in_vectors(own, lanes, trace, computes)
-    if vector is not None:
-        body = vector_loop(vector.var, 0, vector.extent, lanes, body)
-    for axis in reversed(axes):
-        body = For(axis.var, as_expr(axis.extent), body)
-    return body
 
 
 def _in_vectors(nest: Nest, lanes: int, trace: Trace, computes: bool) -> tuple[Axis | None, list[Axis], Stmt]:
@@ -240,15 +154,11 @@ def _vector_axis(axes: Sequence[Axis], body: Stmt, trace: Trace, computes: bool)
 
 
 def _is_short(extent: Expr, trace: Trace, computes: bool) -> bool:
-    """Whether a loop has but a few turns, as far as that is known or may be asked."""
+    """Whether a loop has but a few turns, which compute functions or do not, and is not worth lanes: as far as that is
+    known or may be asked, which it may not be where code is to serve all sizes."""
     if any(isinstance(node, Var) and node not in trace.arguments for node in postorder((extent,))):
         return False
-    return is_short(trace.extent_of(extent), computes)
-
-
-def is_short(size: Any, computes: bool) -> bool:
-    """Whether so many turns, which compute functions or do not, are not worth lanes; not asked where code is to serve
-    all sizes."""
+    size = trace.extent_of(extent)
     return not stays_open(size) and bool(size < (SHORT_CALLS if computes else SHORT))
 
 
