@@ -50,7 +50,7 @@ def _is_long(tensor: Tensor) -> bool:
     if any(map(stays_open, sizes)) or not reads_once(tensor.body):
         return False
     few = FEW_ROWS if _takes_neighbours(tensor.body) else FEW
-    return bool(prod(sizes) >= LONG and prod(tensor.shape) <= few and tensor.body.axes[0].extent >= SHORTEST)
+    return bool(prod(tensor.shape) <= few and prod(sizes) >= LONG and tensor.body.axes[0].extent >= SHORTEST)
 
 
 def _takes_neighbours(node: Reduce) -> bool:

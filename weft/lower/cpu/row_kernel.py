@@ -18,13 +18,13 @@ from ...base.dtype import FLOAT32, FLOAT64, DType, is_float
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, NodeEntry
 from ...te.build import KernelBuilder
-from ...te.expr import Binary, Call, Const, Expr, Var, as_expr, cast, const, minimum
+from ...te.expr import Binary, Call, Const, Expr, Load, Var, as_expr, cast, const, minimum
 from ...te.extents import Trace, is_open
 from ...te.loops import Buffer, Kernel, Stmt, Store
 from ...te.reducers import accumulator_dtype, combine, identity
 from ...te.schedule import bind_shared
 from ...te.tensor import Tensor
-from ...te.visit import Interner, free_of, postorder, rewrite, substitute
+from ...te.visit import Interner, free_of, loads, postorder, rewrite, substitute
 from ..group import LoweredKernel, Temporary, joined_tensors, kernel_name, tensors_of
 from ..stages import stages
 from .long_sums import finished
@@ -45,22 +45,11 @@ Index = Mapping[Var, Expr]
 
 
 def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
-    """The kernel of a group that computes rows, or the generic ones where it does not."""
+    """The kernels of a group that computes rows, or the generic ones where it does not."""
     tensors = joined_tensors(group, tensors_of(group, fact))
     inputs, outputs = ([tensors[entry] for entry in side] for side in (group.inputs, group.outputs))
     places: dict[Tensor, Hashable] = dict(zip((*inputs, *outputs), (*group.inputs, *group.outputs)))
-    made = row_kernel(kernel_name(group), inputs, outputs, places, target)
-    return lower_group(group, fact, target) if made is None else [made]
-
-
-def row_kernel(
-    name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], places: Mapping[Tensor, Hashable], target: CpuTarget
-) -> LoweredKernel | None:
-    """The kernel of outputs that are computed in rows; None where they are not."""
-    rows = find_rows(inputs, outputs, target.caches[1])
-    if rows is None:
-        return None
-    return LoweredKernel(_RowKernel(name, rows, target).kernel(), tuple([places[t] for t in rows.buffers]), _work(rows))
+    return _in_rows(kernel_name(group), inputs, outputs, places, target) or lower_group(group, fact, target)
 
 
 def compute_kernels(
@@ -71,16 +60,27 @@ def compute_kernels(
     target: CpuTarget,
     trace: Trace,
 ) -> list[LoweredKernel]:
-    """The kernels of a computation whose sizes are arguments: one, if it is of rows, or one for each stage. What has no
-    place yet gets one between them."""
-    made = row_kernel(name, inputs, outputs, places, target)
-    if made is not None:
-        return [made]
+    """The kernels of a computation whose sizes are arguments: of rows, or one for each stage. What has no place yet
+    gets one between them."""
+    made = _in_rows(name, inputs, outputs, places, target)
+    if made:
+        return made
     order = stages(inputs, outputs)
     for tensor in order:
         places.setdefault(tensor, Temporary(len(places), tensor.shape, tensor.dtype))
     computes = any(_calls(tensor.body) for tensor in order if tensor.body is not None)
     return [nest_kernel(f"{name}_{t.name}", t, places, target, trace, computes=computes) for t in order]
+
+
+def _in_rows(
+    name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], places: Mapping[Tensor, Hashable], target: CpuTarget
+) -> list[LoweredKernel]:
+    """The kernel of outputs that are computed in rows; none where they are not."""
+    rows = find_rows(inputs, outputs, target.caches[1])
+    if rows is None:
+        return []
+    kernel = _RowKernel(name, rows, target).kernel()
+    return [LoweredKernel(kernel, tuple([places[tensor] for tensor in rows.buffers]), _work(rows))]
 
 
 def _work(rows: Rows) -> Any:
@@ -97,10 +97,8 @@ def _calls(body: Expr) -> int:
 class _RowKernel:
     def __init__(self, name: str, rows: Rows, target: CpuTarget) -> None:
         self.b, self.rows = KernelBuilder(name), rows
-        dtypes = [accumulator_dtype(s.combiner, s.body.dtype) for s in rows.stages]
-        dtypes += [buffer.dtype for buffer in rows.buffers.values()]
-        self.lanes = min(target.lanes(dtype) for dtype in dtypes)
         self.vars = [axis.var for axis in rows.reduced]
+        self.lanes = min(target.lanes(dtype) for dtype in self._dtypes())
         self.is_open = any(is_open(axis.extent) for axis in rows.reduced)
         self.known: dict[Var, Expr] = {}  # indices of the row, results of its reductions
         intern = Interner()
@@ -127,15 +125,34 @@ class _RowKernel:
                 self._row()
             else:
                 self._neighbours(inner, b.let("block", p % blocks))
-        return finished(replace(b.finish(), buffers=tuple(self.rows.buffers.values())))
+        made = finished(replace(b.finish(), buffers=tuple(self.rows.buffers.values())))
+        traces = [axis.extent.trace for axis in self.rows.reduced if is_open(axis.extent)]
+        return replace(made, body=substitute(made.body, traces[0].equal)) if traces else made
+
+    def _dtypes(self) -> list[DType]:
+        """Of what each turn reads and writes."""
+        bodies = [*(stage.body for stage in self.rows.stages), *(result.value for result in self.rows.results)]
+        read = [load for body in bodies for load in loads(body) if not (self.rows.in_row and free_of(load, self.vars))]
+        written = [result.buffer.dtype for result in self.rows.results if result.is_each]
+        return [*map(_accumulated, self.rows.stages), *(load.dtype for load in read), *written]
+
+    def _passes(self) -> Iterator[list[RowStage]]:
+        """Stages that are reduced in one walk: none of them reads what another one gives."""
+        together: list[RowStage] = []
+        for stage in self.stages:
+            if not free_of(stage.body, [before.result for before in together]):
+                yield together
+                together = []
+            together.append(stage)
+        yield together
 
     # Elements of a row in the lanes
 
     def _row(self) -> None:
         *outer, inner = self.rows.reduced
         self._save([axis.extent for axis in self.rows.reduced])
-        for stage in self.stages:
-            self.known[stage.result] = self._reduced(stage)
+        for together in self._passes():
+            self._reduced(together)
         self._results()
         if self.each:
             stores = self._stores()
@@ -143,27 +160,35 @@ class _RowKernel:
                 own = bind_shared([substitute(store, at) for store in stores])
                 self.b.emit(lane_loop(inner.var, 0, inner.extent, self.lanes, own))
 
-    def _reduced(self, stage: RowStage) -> Expr:
-        """A reduction of the row: in the lanes first, then over them in a fixed order."""
+    def _reduced(self, together: list[RowStage]) -> None:
+        """Reductions of the row: in the lanes first, then over them in a fixed order."""
         b, length = self.b, self.rows.reduced[-1].extent
         lanes = self.lanes if is_open(length) else min(self.lanes, length)
         full, rest = divmod(length, lanes)
-        body, abreast = self._hoisted(stage.body), OPEN_ABREAST if is_open(length) else ABREAST
-        shares = b.alloc("shares", self._total(stage), (lanes,))
+        abreast = max(OPEN_ABREAST // len(together), 1) if is_open(length) else ABREAST
+        bodies = self._hoisted(together)
+        shares = [b.alloc("shares", self._total(stage), (lanes,)) for stage in together]
         with self._vector(lanes) as lane:
             after = as_expr(full * lanes) + lane if is_open(length) else None
-            b.store(shares, lane, self._over(stage, body, full, lambda turn: turn * lanes + lane, abreast, after))
+            values = self._over(together, bodies, full, lambda turn: turn * lanes + lane, abreast, after)
+            for share, value in zip(shares, values):
+                b.store(share, lane, value)
         if not is_open(rest) and rest:
             with self._vector(rest) as lane:
-                value = self._over(stage, body, 1, lambda turn: full * lanes + lane, 1)
-                b.store(shares, lane, combine(stage.combiner, shares[lane], value))
-        return b.let(stage.result.name, cast(self._over_lanes(stage, shares, lanes), stage.result.dtype))
+                values = self._over(together, bodies, 1, lambda turn: full * lanes + lane, 1)
+                for stage, share, value in zip(together, shares, values):
+                    b.store(share, lane, combine(stage.combiner, share[lane], value))
+        for stage, share in zip(together, shares):
+            self._know(stage, self._over_lanes(stage, share, lanes))
+
+    def _know(self, stage: RowStage, value: Expr) -> None:
+        self.known[stage.result] = self.b.let(stage.result.name, cast(value, stage.result.dtype))
 
     def _over_lanes(self, stage: RowStage, shares: Buffer, lanes: int) -> Expr:
         """All shares; where sizes are arguments, some at a time, which is less code."""
         if not self.is_open or lanes <= TOGETHER:
             return _tree(stage, [self.b.let("share", shares[lane]) for lane in range(lanes)])
-        own = self._accumulators(stage, TOGETHER, shares.dtype)
+        own = [self._accumulator(stage, shares.dtype) for _ in range(TOGETHER)]
         with self.b.loop("turn", lanes // TOGETHER) as turn:
             for number, acc in enumerate(own):
                 value = combine(stage.combiner, acc[()], shares[turn * TOGETHER + number])
@@ -192,10 +217,11 @@ class _RowKernel:
             self._each_row()
 
     def _each_row(self) -> None:
-        for stage in self.stages:
-            body = self._hoisted(stage.body)
-            value = self._over(stage, body, self.rows.reduced[-1].extent, lambda turn: turn, 1)
-            self.known[stage.result] = self.b.let(stage.result.name, cast(value, stage.result.dtype))
+        length = self.rows.reduced[-1].extent
+        for together in self._passes():
+            values = self._over(together, self._hoisted(together), length, lambda turn: turn, 1)
+            for stage, value in zip(together, values):
+                self._know(stage, value)
         self._results()
         if self.each:
             stores = self._stores()
@@ -223,70 +249,79 @@ class _RowKernel:
         own = _accumulated(stage)
         return FLOAT64 if own == FLOAT32 and stage.combiner == "sum" and self.is_open else own
 
-    def _accumulators(self, stage: RowStage, count: int, dtype: DType) -> list[Buffer]:
-        made = [self.b.alloc("acc", dtype, (), scope="register") for _ in range(count)]
-        for acc in made:
-            self.b.store(acc, (), identity(stage.combiner, dtype))
-        return made
+    def _accumulator(self, stage: RowStage, dtype: DType | None = None) -> Buffer:
+        acc = self.b.alloc("acc", _accumulated(stage) if dtype is None else dtype, (), scope="register")
+        self.b.store(acc, (), identity(stage.combiner, acc.dtype))
+        return acc
 
     def _over(
         self,
-        stage: RowStage,
-        body: Expr,
+        together: Sequence[RowStage],
+        bodies: Sequence[Expr],
         turns: Any,
         place: Callable[[Expr], Expr],
         abreast: int,
         after: Expr | None = None,
-    ) -> Expr:
-        """The reduction of a row over turns of its innermost axis, some side by side, and over the element `after` them
-        if it is in the row. Where it is an argument how many there are, they are in parts, which are added up in a
+    ) -> list[Expr]:
+        """Reductions of a row over turns of its innermost axis, some side by side, and over the element `after` them if
+        it is in the row. Where it is an argument how many there are, they are in parts, which are added up in a
         wider dtype."""
         b, (*outer, inner) = self.b, self.rows.reduced
         count = abreast if is_open(turns) else max(min(abreast, turns), 1)
         groups, rest = divmod(turns, count)
-        (total,) = self._accumulators(stage, 1, self._total(stage)) if self.is_open else (None,)
-        own = [] if self.is_open else self._accumulators(stage, count, _accumulated(stage))
+        totals = [self._accumulator(stage, self._total(stage)) for stage in together] if self.is_open else []
+
+        def accumulators(count: int) -> list[list[Buffer]]:
+            return [[self._accumulator(stage) for stage in together] for _ in range(count)]
+
+        own = [] if totals else accumulators(count)
         with self._loops(outer) as at:
 
-            def step(acc: Buffer, turn: Expr) -> None:
-                self._step(stage, body, acc, {**at, inner.var: turn})
+            def step(number: int, turn: Expr) -> None:
+                self._step(together, bodies, own[number], {**at, inner.var: turn})
 
             def steps(group: Expr) -> None:
-                for number, acc in enumerate(own):
-                    step(acc, place(group * count + number))
+                for number in range(count):
+                    step(number, place(group * count + number))
 
-            if total is None:
+            if not totals:
                 with b.loop("turn", groups) as turn:
                     steps(turn)
                 for number in range(rest):
-                    step(own[number], place(as_expr(groups * count + number)))
+                    step(number, place(as_expr(groups * count + number)))
             else:
-                with b.loop("part", (groups + (PART - 1)) // PART) as part:
-                    own = self._accumulators(stage, count, _accumulated(stage))
+                whole = b.let("groups", groups)
+                with b.loop("part", (whole + (PART - 1)) // PART) as part:
+                    own = accumulators(count)
                     first = b.let("first", part * PART)
-                    with b.loop("turn", minimum(as_expr(groups) - first, PART)) as turn:
+                    with b.loop("turn", minimum(whole - first, PART)) as turn:
                         steps(first + turn)
-                    self._join(stage, total, own)
-                own = self._accumulators(stage, 1, _accumulated(stage))
+                    self._join(together, totals, own)
+                own = accumulators(1)
                 if count > 1:
                     with b.loop("turn", rest) as turn:
-                        step(own[0], place(as_expr(groups) * count + turn))
+                        step(0, place(whole * count + turn))
             if after is not None:
                 with b.when(after < inner.extent):
-                    step(own[0], after)
-            if total is not None:
-                self._join(stage, total, own)
-        return _tree(stage, [acc[()] for acc in own]) if total is None else total[()]
+                    step(0, after)
+            if totals:
+                self._join(together, totals, own)
+        if totals:
+            return [total[()] for total in totals]
+        return [_tree(stage, [acc[()] for acc in each]) for stage, *each in zip(together, *own)]
 
-    def _join(self, stage: RowStage, total: Buffer, parts: Sequence[Buffer]) -> None:
-        value = _tree(stage, [acc[()] for acc in parts])
-        self.b.store(total, (), combine(stage.combiner, total[()], cast(value, total.dtype)))
+    def _join(self, together: Sequence[RowStage], totals: Sequence[Buffer], own: Sequence[Sequence[Buffer]]) -> None:
+        for stage, total, *each in zip(together, totals, *own):
+            value = cast(_tree(stage, [acc[()] for acc in each]), total.dtype)
+            self.b.store(total, (), combine(stage.combiner, total[()], value))
 
-    def _step(self, stage: RowStage, body: Expr, acc: Buffer, at: Index) -> None:
-        value = substitute(body, at)
-        stores: list[Stmt] = [Store(acc, (), combine(stage.combiner, acc[()], cast(value, acc.dtype)))]
-        if self.saved is not None and stage is self.saving:
-            stores.append(Store(self.saved, self._saved_at(at), value))
+    def _step(self, together: Sequence[RowStage], bodies: Sequence[Expr], own: Sequence[Buffer], at: Index) -> None:
+        stores: list[Stmt] = []
+        for stage, body, acc in zip(together, bodies, own):
+            value = substitute(body, at)
+            stores.append(Store(acc, (), combine(stage.combiner, acc[()], cast(value, acc.dtype))))
+            if self.saved is not None and stage is self.saving:
+                stores.append(Store(self.saved, self._saved_at(at), value))
         self.b.emit(bind_shared(stores))
 
     def _save(self, shape: Sequence[Any]) -> None:
@@ -318,26 +353,39 @@ class _RowKernel:
         if self.saved is not None and self.saving is not None:
             saved, body = self.saved[self._saved_at({var: var for var in self.vars})], self.saving.body
             values = [rewrite(value, lambda node: saved if node is body else node) for value in values]
-        return [self._store(result, self._hoisted(value)) for result, value in zip(self.each, values)]
+        return [self._store(result, value) for result, value in zip(self.each, self._bound(values))]
 
     def _store(self, result: RowResult, value: Expr) -> Store:
         stored = cast(substitute(value, self.known), result.buffer.dtype)
         return Store(result.buffer, (substitute(result.place, self.known),), stored)
 
-    def _hoisted(self, body: Expr) -> Expr:
-        """The body over what is known, with all that is the same for the whole row bound before
-        it; a division by such a value becomes a multiplication."""
+    def _hoisted(self, together: Sequence[RowStage]) -> list[Expr]:
+        return self._bound([stage.body for stage in together])
+
+    def _bound(self, bodies: Sequence[Expr]) -> list[Expr]:
+        """Bodies over what is known, with all that is the same for the whole row bound before them; a division by such
+        a value becomes a multiplication."""
+        intern = Interner()
+        made: dict[int, Expr] = {}
+
+        def bind(label: str, value: Expr) -> Expr:
+            value = intern(value)
+            if id(value) not in made:
+                made[id(value)] = self.b.let(label, value)
+            return made[id(value)]
 
         def hoist(node: Any) -> Any:
-            if not isinstance(node, Expr) or not is_float(node.dtype) or isinstance(node, Const):
+            if not isinstance(node, Expr) or isinstance(node, Const):
+                return node
+            if not is_float(node.dtype) and not isinstance(node, Load):  # index arithmetic
                 return node
             if free_of(node, self.vars):
-                return node if isinstance(node, Var) else self.b.let("same", node)
+                return node if isinstance(node, Var) else bind("same", node)
             if isinstance(node, Binary) and node.op == "div" and free_of(node.b, self.vars):
-                return node.a * self.b.let("inverse", const(1, node.dtype) / node.b)
+                return node.a * bind("inverse", const(1, node.dtype) / node.b)
             return node
 
-        return rewrite(substitute(body, self.known), hoist)
+        return [rewrite(substitute(body, self.known), hoist) for body in bodies]
 
 
 def _accumulated(stage: RowStage) -> DType:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from operator import eq
 from typing import Any, NamedTuple
 
 from ...te.expr import Const, Expr, Load, Reduce, Var, as_expr
@@ -99,9 +100,13 @@ def _index(shape: Sequence[Any], stage: Tensor) -> _Index | None:
     if len(shape) == len(kept):
         axes = _axes(shape)
         return _with_reduced(axes, kept, [axis.var for axis in axes])
+    assert isinstance(stage.body, Reduce)
+    inside = stage.body.axes[0].extent
     for n, extent in enumerate(shape if len(shape) + 1 == len(kept) else ()):
-        if kept[:n] == tuple(shape[:n]) and _is(kept[n + 1], 1) and extent % max(kept[n], 1) == 0:
-            size = 1 if is_same(extent, kept[n]) else extent // kept[n]
+        if not _is(kept[n + 1], 1) or _is(kept[n], 0):
+            continue
+        size = 1 if is_same(extent, kept[n]) else extent // kept[n]
+        if is_same(size, inside) and kept[:n] == tuple(shape[:n]) and kept[n] * size == extent:
             axes = _axes((*shape[:n], kept[n], size, *shape[n + 1 :]))
             at: list[Expr] = [axis.var for axis in (*axes[:n], *axes[n + 1 :])]
             at[n] = axes[n].var * size + axes[n + 1].var
@@ -133,13 +138,12 @@ def _axes(shape: Sequence[int]) -> list[Axis]:
 
 class _Finder:
     def __init__(self, inputs: Sequence[Tensor], before: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-        self.before, self.outputs = before, outputs
+        self.before, self.outputs, self.given = before, outputs, {*before, *inputs}
         found = [_index(t.shape, before[0]) for t in outputs if t not in before]
         self.axes, self.reduced, self.at = next(filter(None, found), None) or _row_index(before[0])
-        self.kept = [axis for axis in self.axes if axis not in self.reduced]
         split = [n for n, whole in enumerate(self.at) if not isinstance(whole, Var)]
         self.split = {self.at[n]: (self.axes[n], self.axes[n + 1]) for n in split}
-        reached = {tensor for output in outputs for tensor in reached_tensors(output)}
+        reached = {tensor for output in outputs for tensor in reached_tensors(output, inputs)}
         used = [tensor for tensor in inputs if tensor in reached]
         self.buffers = {t: _flat(f"b{n}", t) for n, t in enumerate([*used, *outputs])}
         self.ranges = turns_of(self.axes)
@@ -162,12 +166,11 @@ class _Finder:
 
     def _own_axes(self, shape: Sequence[Any]) -> list[Axis | None]:
         """The axis of rows that each of a tensor's is, which has an element for each row; None: of one element."""
-        whole = [None if axis in self.reduced else axis for axis in self.axes]
-        for own in (whole, self.kept):
-            if len(own) == len(shape) and all(
-                _is(n, 1) if axis is None else axis.extent == n for axis, n in zip(own, shape)
-            ):
-                return own
+        whole: list[Axis | None] = [None if axis in self.reduced else axis for axis in self.axes]
+        for own in (whole, [axis for axis in whole if axis is not None]):
+            sizes = [(1 if axis is None else axis.extent, n) for axis, n in zip(own, shape)]
+            if len(own) == len(shape) and all(is_same(*pair) or (not _is(pair[0], 1) and eq(*pair)) for pair in sizes):
+                return list(own)
         raise _Misfit
 
     def _stage(self, tensor: Tensor) -> RowStage:
@@ -200,13 +203,13 @@ class _Finder:
         return RowResult(self.buffers[output], place, value, is_each)
 
     def _is_whole(self, shape: Sequence[Any]) -> bool:
-        extents = {axis.var: axis.extent for axis in self.axes}
+        extents: dict[Expr, Any] = {axis.var: axis.extent for axis in self.axes}
         extents |= {whole: outer.extent * inner.extent for whole, (outer, inner) in self.split.items()}
         return all(n == extents[index] for n, index in zip(shape, self.at))
 
     def _value(self, tensor: Tensor, index: Mapping[Var, Expr]) -> Expr:
         """The body at an index, over flat buffers and the results of the stages before it."""
-        between = [t for t in reached_tensors(tensor, self.before) if t.body is not None and t not in self.before]
+        between = [t for t in reached_tensors(tensor, self.given) if t.body is not None and t not in self.given]
         body = inline(tensor, between).body
         assert body is not None
         return rewrite(substitute(body, index), self._read)
@@ -242,8 +245,6 @@ class _Finder:
         at = tuple(map(self._simplified, indices))
         probe = Load(buffer("probe", "float32", shape), at)
         place = address(probe)
-        if place is None and not any(map(is_open, shape)):
-            raise _Misfit
         self.places.append(place)
         self.steps.add(step(probe, self.reduced[-1].var))
         if place is not None:
