@@ -14,6 +14,7 @@ from ..base.target import Target
 from .executor import Executor
 from .profile import Profile
 from .program import Program
+from .shared import register_sharing
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Runtime:
     `check(target, threads)` raises where its code would not run here. `load(program, threads)` gives an executor.
     `allocate(shape, dtype, device)` gives memory on a device, `copy(source, destination)` fills it.
     `profile(program, inputs, rounds, threads, progress, call)` times the steps of a program in which nothing is open.
+    `shared(value)` gives the memory of another library's array on such a device, with the attributes of numpy's that
+    tell how it lies.
     """
 
     kind: str
@@ -32,6 +35,7 @@ class Runtime:
     copy: Callable[[Any, Any], None]
     dlpack_code: int = EXTENSION
     profile: Callable[..., Profile] | None = None
+    shared: Callable[[Any], Any] | None = None
 
 
 _runtimes: dict[str, Runtime] = {}
@@ -41,6 +45,8 @@ def register_runtime(runtime: Runtime) -> None:
     """Makes a kind of target one that programs run on."""
     register_device(runtime.kind, runtime.dlpack_code)
     _runtimes[runtime.kind] = runtime
+    if runtime.shared is not None:
+        register_sharing(runtime.dlpack_code, runtime.shared)
 
 
 def runtime_of(kind: str) -> Runtime:

@@ -86,27 +86,32 @@ def open_model(
     params: Path | str | None = None,
     threads: int | None = None,
     opt_level: int = 3,
+    specialise: str = "never",
 ) -> Opened:
-    """Reads a model: a file, or what `weft.compile` takes. Dimensions that are open get likely numbers."""
+    """Reads a model: a file, or what `weft.compile` takes. Dimensions that are open get likely numbers, unless the
+    caller says by None that they are to stay so."""
     if isinstance(model, (str, os.PathLike)):
         _check_source(Path(model))
     shapes = dict(shape or {})
-    first = _opened(model, shapes, params, threads, opt_level)
+    options = (params, threads, opt_level, specialise)
+    first = _opened(model, shapes, *options)
     free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
     taken = {name: dims for name, dims in likely_shapes(first.inputs).items() if name not in free}
     if not taken:
         return Opened(first, {}, first)
     try:
-        return Opened(_opened(model, {**shapes, **taken}, params, threads, opt_level), taken, first)
+        return Opened(_opened(model, {**shapes, **taken}, *options), taken, first)
     except Error as error:
         name, dims = next(iter(taken.items()))
         error.hint = f"the model may need other shapes: --shape {name}={','.join(map(str, dims))}"
         raise
 
 
-def _opened(model: Any, shapes: Shapes, params: Path | str | None, threads: int | None, level: int) -> CompiledModel:
+def _opened(
+    model: Any, shapes: Shapes, params: Path | str | None, threads: int | None, level: int, specialise: str
+) -> CompiledModel:
     source = model if params is None else read_model(Path(model), Path(params), shapes)
-    return opened(source, shape=shapes, threads=threads, opt_level=level)
+    return opened(source, shape=shapes, threads=threads, opt_level=level, specialise=specialise)
 
 
 def arrays_of(model: Any, inputs: Mapping[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:

@@ -4,7 +4,6 @@ which libraries there are."""
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
 import platform
 from collections.abc import Callable
@@ -12,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ...base.device import context
-from ...base.errors import InvalidValue, RunError
+from ...base.errors import RunError
 from ...runtime.cpu.jit import load_ir
 from ...runtime.cpu.pool import choose_threads, restart_workers, thread_count
+from .cuda_devices import has_device_files
 
 _FLUSH_TO_ZERO, _DENORMALS_ARE_ZERO = 1 << 15, 1 << 6
 _IR = """
@@ -85,21 +84,13 @@ def _numpy_library(kind: str) -> dict[str, Any]:
     return part
 
 
-def _has_cuda() -> bool:
-    try:
-        context("cuda")
-    except InvalidValue:
-        return False
-    return True
-
-
 _FLAGS: dict[str, Callable[[], bool]] = {
     "has_mkl": lambda: "mkl" in str(_numpy_library("blas").get("name", "")),
     "has_mkldnn": lambda: "dnn" in str(_numpy_library("blas").get("name", "")),
     "has_openmp": lambda: "USE_OPENMP" in str(_numpy_library("blas")),
     "has_lapack": lambda: bool(_numpy_library("lapack").get("found", False)),
-    "has_cuda": _has_cuda,
-    "has_cudnn": lambda: _has_cuda() and ctypes.util.find_library("cudnn") is not None,
+    "has_cuda": has_device_files,
+    "has_cudnn": lambda: False,  # weft has kernels of its own
 }
 
 
