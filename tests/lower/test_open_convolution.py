@@ -15,8 +15,8 @@ from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
 from weft.eager.native.convolution import KERNELS, in_blocks
 from weft.lower.cpu.conv_filters import open_sizes
-from weft.lower.cpu.open.depthwise import SUMMED
-from weft.lower.cpu.open.window_plans import even_parts, forward_sum, plan_filters, plan_sum, transposed_sum
+from weft.lower.cpu.depthwise import SUMMED
+from weft.lower.cpu.window_plans import even_parts, forward_sum, plan_filters, plan_sum, transposed_sum
 from weft.ops.nn._convolution import NCHW, OIHW, Convolution
 from weft.ops.nn._windows import Window
 from weft.runtime.cpu.open_kernel import OpenKernel

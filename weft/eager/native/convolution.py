@@ -17,10 +17,10 @@ from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.conv_filters import filters_kernel
-from ...lower.cpu.open.convolution import convolution_kernel
-from ...lower.cpu.open.depthwise import SUMMED, added_parts_kernel, depthwise_filters_kernel, depthwise_kernel
-from ...lower.cpu.open.fold import fold_kernel
-from ...lower.cpu.open.window_plans import WindowPlan, WindowSum, forward_sum, plan_filters, plan_sum, transposed_sum
+from ...lower.cpu.depthwise import SUMMED, added_parts_kernel, depthwise_filters_kernel, depthwise_kernel
+from ...lower.cpu.fold import fold_kernel
+from ...lower.cpu.patch_convolution import convolution_kernel
+from ...lower.cpu.window_plans import WindowPlan, WindowSum, forward_sum, plan_filters, plan_sum, transposed_sum
 from ...ops.nn import conv_grad  # noqa: F401  operators named here
 from ...ops.nn._convolution import convolution_of
 from ...runtime.cpu.open_kernel import OpenKernel

@@ -18,7 +18,7 @@ from ...te.build import KernelBuilder
 from ...te.expr import Expr, Var, as_expr, minimum
 from ...te.loops import Buffer, Kernel, Seq, Stmt, Store
 from ...te.transform import lower_vectors
-from .open.hoist import vector_loop
+from .hoist import vector_loop
 from .row_sums import Values, accumulators, join, over_row
 
 Element = Callable[[Expr], Expr]

@@ -19,11 +19,11 @@ from ...te.tensor import Tensor
 from ...te.visit import free_of, loads, postorder, substitute
 from ..access import accessed, step
 from ..group import LoweredKernel, Strides, reached_tensors
+from .hoist import hoist, hoisted, vector_loop
+from .joined import join_axes, join_loops
 from .nest import BLOCK_ELEMENTS, Axis, Nest, finished_kernel, in_blocks
-from .open.hoist import hoist, hoisted, vector_loop
-from .open.joined import join_axes, join_loops
-from .open.sums import calls, cascaded, in_lanes, widened
 from .pointwise import vector_lanes
+from .sums import calls, cascaded, in_lanes, widened
 
 SUMMED = 8  # vectors side by side where each is a reduction
 SHORT, SHORT_CALLS = 16, 32  # turns of a loop that is not worth lanes, and of one that computes functions

@@ -11,7 +11,7 @@ from ...te.build import KernelBuilder
 from ...te.expr import Expr, Var, as_expr, minimum
 from ...te.loops import Buffer, Kernel, Store
 from ...te.transform import lower_vectors
-from .open.hoist import vector_loop
+from .hoist import vector_loop
 from .row_sums import over_row
 
 At = Callable[[Expr], Expr]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ....base.cpu_target import CpuTarget
-from ....base.dtype import DType
-from ....te.build import KernelBuilder
-from ....te.expr import Var, const
-from ....te.loops import Kernel
-from ....te.visit import masked_load
+from ...base.cpu_target import CpuTarget
+from ...base.dtype import DType
+from ...te.build import KernelBuilder
+from ...te.expr import Var, const
+from ...te.loops import Kernel
+from ...te.visit import masked_load
+from .open_tile import ceil_div, lanes_from
 from .patches import TAP_FIELDS, UNBOUNDED
-from .tile import ceil_div, lanes_from
 
 
 class Folds(NamedTuple):

@@ -17,7 +17,7 @@ A convolution is written around three things:
 
 All lanes and rows of a tile are computed: `read` must give the element of some row for rows that
 are not there (the last one: `clamped`), and stores must leave out what is not there. Columns of
-a matrix are packed by open/pack.py.
+a matrix are packed by pack.py.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ....base.cpu_target import CpuTarget
-from ....base.dtype import DType
-from ....te.build import KernelBuilder
-from ....te.expr import Expr, ExprLike, Ramp, Var, as_expr, binary, call, select, widen
-from ....te.loops import Buffer
-from ..tile import registers
+from ...base.cpu_target import CpuTarget
+from ...base.dtype import DType
+from ...te.build import KernelBuilder
+from ...te.expr import Expr, ExprLike, Ramp, Var, as_expr, binary, call, select, widen
+from ...te.loops import Buffer
+from .tile import registers
 
 FEW = 2  # how many times fewer rows the smaller tile has
 

@@ -13,15 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....base.cpu_target import CpuTarget
-from ....base.dtype import DType
-from ....ops.nn._convolution import Convolution
-from ....ops.nn._windows import Windows
-from ..conv_filters import Form, chosen, open_sizes
-from ..taps import Line, Phase, phases
-from . import convolution, depthwise
+from ...base.cpu_target import CpuTarget
+from ...base.dtype import DType
+from ...ops.nn._convolution import Convolution
+from ...ops.nn._windows import Windows
+from . import depthwise
+from . import patch_convolution as convolution
+from .conv_filters import Form, chosen, open_sizes
+from .open_tile import tile_size
 from .patches import Images, Part, Results
-from .tile import tile_size
+from .taps import Line, Phase, phases
 
 Shape = tuple[int, ...]
 Table = NDArray[Any]
