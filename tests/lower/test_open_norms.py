@@ -8,7 +8,7 @@ from lower.accuracy import agrees, targets
 
 from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
-from weft.lower.cpu.norm_grads import norm_grad_kernel, row_norm_grad_kernel
+from weft.lower.cpu.row_wise.norm_grads import norm_grad_kernel, row_norm_grad_kernel
 from weft.runtime.cpu.open_kernel import OpenKernel
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)

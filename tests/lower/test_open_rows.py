@@ -14,7 +14,7 @@ from weft.compiler.kernels import kernel_cache
 from weft.compiler.open.calls import lower_compute
 from weft.compiler.open.programs import assembled
 from weft.core.op import Op
-from weft.lower.cpu.scores import probabilities_kernel, softmax_grad_kernel
+from weft.lower.cpu.row_wise.scores import probabilities_kernel, softmax_grad_kernel
 from weft.runtime.cpu.executor import CpuExecutor
 from weft.runtime.cpu.open_kernel import OpenKernel
 

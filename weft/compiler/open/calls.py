@@ -15,7 +15,7 @@ from ...core.ir import Fact, Node, NodeEntry
 from ...core.op import Op
 from ...core.schema import Params
 from ...lower.chunks import in_chunks
-from ...lower.cpu.row_kernel import compute_kernels
+from ...lower.cpu.row_wise.row_kernel import compute_kernels
 from ...lower.group import LoweredKernel, Spec, Temporary, own_tensor
 from ...te.extents import Trace
 from ...te.tensor import Tensor

@@ -16,8 +16,8 @@ from ...base.cpu_target import host
 from ...base.dtype import FLOAT64, INT64, DType
 from ...base.quiet import quietly
 from ...core.op import Op
-from ...lower.cpu.element import Element, element_of
-from ...lower.cpu.norm_grads import norm_grad_kernel, row_norm_grad_kernel
+from ...lower.cpu.nests.element import Element, element_of
+from ...lower.cpu.row_wise.norm_grads import norm_grad_kernel, row_norm_grad_kernel
 from ...ops._families import pointwise
 from ...ops.nn.cross_entropy import CrossEntropyAttrs, reduced_losses, row_gradients
 from ...ops.nn.norm import BatchNormAttrs, groups_of, moved, unbiasing

@@ -16,7 +16,7 @@ from ...te.schedule import loop_nest
 from ...te.tensor import Tensor
 from ..chunks import is_product, reads_once
 from ..group import LoweredKernel, Strides, lower_stages, stage_buffers
-from .open_stages import extents_of, nest_kernel, peeled, reductions
+from .nests.open_stages import extents_of, nest_kernel, peeled, reductions
 from .pointwise import pointwise_kernel
 from .reduction import has_vectors, reduction_kernel
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...te.expr import Expr, Load, Var, as_expr
-from ...te.extents import Trace
-from ...te.loops import Buffer, For, Stmt, Store
-from ...te.simplify import simplify
-from ...te.simplify_loops import statements
-from ...te.visit import parts, postorder, rewrite, same, substitute
+from ....te.expr import Expr, Load, Var, as_expr
+from ....te.extents import Trace
+from ....te.loops import Buffer, For, Stmt, Store
+from ....te.simplify import simplify
+from ....te.simplify_loops import statements
+from ....te.visit import parts, postorder, rewrite, same, substitute
 
 Buffers = dict[Buffer, Buffer]  # as they were, and as they are now
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from ...base.dtype import DType
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, ExprLike, Var, binary, cast, select
-from ...te.loops import Buffer
-from ...te.visit import masked_load
-from .open_tile import ceil_div, lanes_from
+from ....base.dtype import DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, ExprLike, Var, binary, cast, select
+from ....te.loops import Buffer
+from ....te.visit import masked_load
+from ..matrices.open_tile import ceil_div, lanes_from
 
 Scalars = TypeVar("Scalars", bound=Any)  # a tuple with names
 

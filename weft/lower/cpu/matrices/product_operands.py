@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...base.dtype import DType
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, Var, binary
+from ....base.dtype import DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, Var, binary
 
 UNBOUNDED = 1 << 40  # elements of a buffer that is addressed by strides
 

@@ -26,12 +26,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import DType
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, ExprLike, Ramp, Var, as_expr, binary, call, select, widen
-from ...te.loops import Buffer
-from .tile import registers
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, ExprLike, Ramp, Var, as_expr, binary, call, select, widen
+from ....te.loops import Buffer
+from ..tile import registers
 
 FEW = 2  # how many times fewer rows the smaller tile has
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import BOOL, INT64, DType
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, Var, as_expr, binary, cast, select
-from ...te.loops import For, Kernel, Store
-from ...te.schedule import bind_shared
-from ...te.transform import lower_vectors
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import BOOL, INT64, DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, Var, as_expr, binary, cast, select
+from ....te.loops import For, Kernel, Store
+from ....te.schedule import bind_shared
+from ....te.transform import lower_vectors
+from ..matrices.open_tile import ceil_div
+from ..matrices.product_operands import UNBOUNDED
+from ..nest import coordinates, row_starts
 from .hoist import vector_loop
-from .nest import coordinates, row_starts
-from .open_tile import ceil_div
-from .product_operands import UNBOUNDED
 
 ROW_BLOCK = 512  # elements of rows that a turn adds
 

@@ -13,25 +13,25 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import FLOAT32, FLOAT64, DType, is_float
-from ...core.fused import FusedGroup
-from ...core.ir import Fact, NodeEntry
-from ...te.build import KernelBuilder
-from ...te.expr import Binary, Call, Const, Expr, Load, Var, as_expr, cast, const, minimum
-from ...te.extents import Trace, is_open
-from ...te.loops import Buffer, Kernel, Stmt, Store
-from ...te.reducers import accumulator_dtype, combine, identity
-from ...te.schedule import bind_shared
-from ...te.tensor import Tensor
-from ...te.visit import Interner, free_of, loads, postorder, rewrite, substitute
-from ..group import LoweredKernel, Temporary, joined_tensors, kernel_name, tensors_of
-from ..stages import stages
-from .long_sums import finished
-from .nest import Axis, lane_loop
-from .open_stages import nest_kernel
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import FLOAT32, FLOAT64, DType, is_float
+from ....core.fused import FusedGroup
+from ....core.ir import Fact, NodeEntry
+from ....te.build import KernelBuilder
+from ....te.expr import Binary, Call, Const, Expr, Load, Var, as_expr, cast, const, minimum
+from ....te.extents import Trace, is_open
+from ....te.loops import Buffer, Kernel, Stmt, Store
+from ....te.reducers import accumulator_dtype, combine, identity
+from ....te.schedule import bind_shared
+from ....te.tensor import Tensor
+from ....te.visit import Interner, free_of, loads, postorder, rewrite, substitute
+from ...group import LoweredKernel, Temporary, joined_tensors, kernel_name, tensors_of
+from ...stages import stages
+from ..long_sums import finished
+from ..nest import Axis, lane_loop
+from ..nests.open_stages import nest_kernel
+from ..stage import lower_group
 from .rows import RowResult, Rows, RowStage, find_rows
-from .stage import lower_group
 
 SAVED = 1 / 16  # of the second cache, for exponentials that are needed again
 ABREAST = 4  # partial results side by side, to hide the latency of an addition
@@ -165,7 +165,8 @@ class _RowKernel:
         b, length = self.b, self.rows.reduced[-1].extent
         lanes = self.lanes if is_open(length) else min(self.lanes, length)
         full, rest = divmod(length, lanes)
-        abreast = max(OPEN_ABREAST // len(together), 1) if is_open(length) else ABREAST
+        computes = any(_calls(stage.body) for stage in together)  # for longer than an addition takes
+        abreast = (1 if computes or len(together) > 1 else OPEN_ABREAST) if is_open(length) else ABREAST
         bodies = self._hoisted(together)
         shares = [b.alloc("shares", self._total(stage), (lanes,)) for stage in together]
         with self._vector(lanes) as lane:

@@ -3,14 +3,14 @@ product_operands.py."""
 
 from __future__ import annotations
 
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import DType
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, select
-from ...te.loops import Kernel
-from ...te.visit import masked_load
-from .open_tile import tile_size
-from .product import Matrix, Packing, Product, open_plan, panel_elements
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, select
+from ....te.loops import Kernel
+from ....te.visit import masked_load
+from ..matrices.open_tile import tile_size
+from ..product import Matrix, Packing, Product, open_plan, panel_elements
 from .product_operands import Operands
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import FLOAT64, INT64
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, Var, as_expr, cast, minimum
-from ...te.loops import Kernel, Let, Stmt, Store
-from ...te.schedule import bind_shared
-from ...te.transform import lower_vectors
-from ...te.visit import substitute
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import FLOAT64, INT64
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, Var, as_expr, cast, minimum
+from ....te.loops import Kernel, Let, Stmt, Store
+from ....te.schedule import bind_shared
+from ....te.transform import lower_vectors
+from ....te.visit import substitute
 from .hoist import vector_loop
 
 TURN = 8192  # elements that one turn changes at most

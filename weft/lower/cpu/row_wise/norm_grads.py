@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ... import te
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import FLOAT64, DType
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, Var, as_expr, minimum
-from ...te.loops import Buffer, Kernel, Seq, Stmt, Store
-from ...te.transform import lower_vectors
-from .hoist import vector_loop
+from .... import te
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import FLOAT64, DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, Var, as_expr, minimum
+from ....te.loops import Buffer, Kernel, Seq, Stmt, Store
+from ....te.transform import lower_vectors
+from ..nests.hoist import vector_loop
 from .row_sums import Values, accumulators, join, over_row
 
 Element = Callable[[Expr], Expr]

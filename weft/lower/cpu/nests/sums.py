@@ -8,13 +8,13 @@ from collections.abc import Container, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...base.dtype import FLOAT32, FLOAT64, INT32
-from ...te.expr import Binary, Call, Cast, Const, Expr, Load, Var, as_expr, cast, const
-from ...te.loops import Alloc, Buffer, For, If, Let, Seq, Stmt, Store, buffer
-from ...te.simplify_loops import sequence, statements
-from ...te.visit import loads, postorder, rewrite, substitute
-from .long_sums import adds
-from .partial import with_accumulator
+from ....base.dtype import FLOAT32, FLOAT64, INT32
+from ....te.expr import Binary, Call, Cast, Const, Expr, Load, Var, as_expr, cast, const
+from ....te.loops import Alloc, Buffer, For, If, Let, Seq, Stmt, Store, buffer
+from ....te.simplify_loops import sequence, statements
+from ....te.visit import loads, postorder, rewrite, substitute
+from ..long_sums import adds
+from ..partial import with_accumulator
 
 PART = 64  # summands that are added up before they join the sum
 ABREAST = 8  # turns whose values are combined before they join: joining takes time

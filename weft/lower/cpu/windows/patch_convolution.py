@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import DType
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, ExprLike, Var, binary, const, select, widen
-from ...te.loops import Kernel
-from ...te.visit import masked_load
-from .nonfinite import NonFinite
-from .open_tile import (
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, ExprLike, Var, binary, const, select, widen
+from ....te.loops import Kernel
+from ....te.visit import masked_load
+from ..matrices.open_tile import (
     FEW,
     Panel,
     Sums,
@@ -33,6 +32,7 @@ from .open_tile import (
     row_tiles,
     tile_size,
 )
+from .nonfinite import NonFinite
 from .patches import TAP_FIELDS, UNBOUNDED, Part, Patches, part_at, scalars, window_arguments
 
 PANELS = 9 / 64  # of the second cache, for what is packed at a time

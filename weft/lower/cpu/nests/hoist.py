@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...base.dtype import is_float
-from ...te.expr import Binary, Const, Expr, ExprLike, Load, Var, const
-from ...te.loops import For, Let, Stmt, Store
-from ...te.simplify_loops import statements
-from ...te.visit import parts, rewrite
-from ..access import accessed
-from .nest import lane_loop
+from ....base.dtype import is_float
+from ....te.expr import Binary, Const, Expr, ExprLike, Load, Var, const
+from ....te.loops import For, Let, Stmt, Store
+from ....te.simplify_loops import statements
+from ....te.visit import parts, rewrite
+from ...access import accessed
+from ..nest import lane_loop
 
 
 def hoist(body: Stmt, turning: Iterable[Var] = ()) -> tuple[Stmt, Callable[[Stmt], Stmt]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ... import te
-from ...base.dtype import DType
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, minimum
-from ...te.loops import Buffer
-from ...te.reducers import combine, identity
+from .... import te
+from ....base.dtype import DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, minimum
+from ....te.loops import Buffer
+from ....te.reducers import combine, identity
 
 ABREAST = 2  # vectors that are reduced side by side, to hide the latency of an addition
 PART = 32  # times so many, before they join a wider accumulator

@@ -3,11 +3,11 @@ registers, and leaves a NaN in a vector that the caller gave it zeroed."""
 
 from __future__ import annotations
 
-from ...base.dtype import DType
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, call, const, select
-from ...te.loops import Buffer
-from .open_tile import lanes_from
+from ....base.dtype import DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, call, const, select
+from ....te.loops import Buffer
+from ..matrices.open_tile import lanes_from
 
 
 class NonFinite:

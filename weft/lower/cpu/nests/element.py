@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ... import te
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import BOOL, DType
-from ...base.errors import Error
-from ...te.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Reduce, Var, as_expr
-from ...te.extents import MANY, Trace
-from ...te.loops import Buffer, Kernel, Store, buffer
-from ...te.printer import show
-from ...te.schedule import bind_shared, inline
-from ...te.tensor import Tensor
-from ...te.visit import loads, parts, postorder, rewrite
-from ..group import reached_tensors
-from .nest import Axis, Nest
+from .... import te
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import BOOL, DType
+from ....base.errors import Error
+from ....te.expr import Binary, Call, Cast, Compare, Const, Expr, Load, Reduce, Var, as_expr
+from ....te.extents import MANY, Trace
+from ....te.loops import Buffer, Kernel, Store, buffer
+from ....te.printer import show
+from ....te.schedule import bind_shared, inline
+from ....te.tensor import Tensor
+from ....te.visit import loads, parts, postorder, rewrite
+from ...group import reached_tensors
+from ..nest import Axis, Nest
 from .open_stages import walked_kernel
 
 # Shapes for which an operator is asked what it does to an element, which must not depend on them.

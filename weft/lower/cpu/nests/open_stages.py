@@ -7,22 +7,22 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from ...base.cpu_facts import COSTS
-from ...base.cpu_target import CpuTarget
-from ...te.expr import Call, Expr, ExprLike, Load, Reduce, Var, as_expr
-from ...te.extents import Trace, is_open, stays_open
-from ...te.jam import jam
-from ...te.loops import Buffer, For, If, Kernel, Let, Seq, Stmt, buffer
-from ...te.schedule import loop_nest
-from ...te.simplify_loops import statements
-from ...te.tensor import Tensor
-from ...te.visit import free_of, loads, postorder, substitute
-from ..access import accessed, step
-from ..group import LoweredKernel, Strides, reached_tensors
+from ....base.cpu_facts import COSTS
+from ....base.cpu_target import CpuTarget
+from ....te.expr import Call, Expr, ExprLike, Load, Reduce, Var, as_expr
+from ....te.extents import Trace, is_open, stays_open
+from ....te.jam import jam
+from ....te.loops import Buffer, For, If, Kernel, Let, Seq, Stmt, buffer
+from ....te.schedule import loop_nest
+from ....te.simplify_loops import statements
+from ....te.tensor import Tensor
+from ....te.visit import free_of, loads, postorder, substitute
+from ...access import accessed, step
+from ...group import LoweredKernel, Strides, reached_tensors
+from ..nest import BLOCK_ELEMENTS, Axis, Nest, finished_kernel, in_blocks
+from ..pointwise import vector_lanes
 from .hoist import hoist, hoisted, vector_loop
 from .joined import join_axes, join_loops
-from .nest import BLOCK_ELEMENTS, Axis, Nest, finished_kernel, in_blocks
-from .pointwise import vector_lanes
 from .sums import calls, cascaded, in_lanes, widened
 
 SUMMED = 8  # vectors side by side where each is a reduction

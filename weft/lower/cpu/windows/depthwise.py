@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import DType
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, Var, binary, call, const
-from ...te.loops import Buffer, Kernel
-from ...te.visit import masked_load
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, Var, binary, call, const
+from ....te.loops import Buffer, Kernel
+from ....te.visit import masked_load
+from ..matrices.open_tile import ceil_div, lanes_from
 from .nonfinite import NonFinite
-from .open_tile import ceil_div, lanes_from
 from .patches import UNBOUNDED, Part, part_at, scalars, window_arguments
 
 TAP_FIELDS = 2

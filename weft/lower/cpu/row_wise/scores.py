@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ... import te
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import BOOL, FLOAT64, INT64, DType
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, Var, as_expr, minimum
-from ...te.loops import Buffer, Kernel, Store
-from ...te.transform import lower_vectors
-from .hoist import vector_loop
+from .... import te
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import BOOL, FLOAT64, INT64, DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, Var, as_expr, minimum
+from ....te.loops import Buffer, Kernel, Store
+from ....te.transform import lower_vectors
+from ..nests.hoist import vector_loop
 from .row_sums import over_row
 
 At = Callable[[Expr], Expr]
