@@ -530,10 +530,12 @@ def _beside_torch_compile(name: str, ours: float, theirs: float) -> Iterator[Fig
 
 @group("viewer")
 def viewed() -> Iterator[Figure]:
+    sizes = {"resnet50": 5, "10,000 operators": 10, "50,000 operators": 30}
     for name, page in viewer.measured():
-        yield Figure(f"page of {name}", page.size / 1e6, "MB", 0, 5 if name == "resnet50" else 10)
+        yield Figure(f"page of {name}", page.size / 1e6, "MB", 0, sizes[name])
         yield Figure(f"page of {name}, opened", page.seconds, "s", 0, 2)
         yield Figure(f"page of {name}, a click", 1e3 * page.click, "ms", 0, 200)
+        yield Figure(f"page of {name}, a search", 1e3 * page.search, "ms", 0, 200)
 
 
 def main(arguments: list[str]) -> int:

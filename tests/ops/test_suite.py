@@ -40,9 +40,14 @@ WITHOUT_GRADIENT = {
         ("_byte_panels", "_byte_image", "_byte_matmul", "_byte_conv2d", "_byte_depthwise"),
         "put in place when a model is built, after gradients are taken",
     ),
+    **dict.fromkeys(
+        ("_level_panels", "_row_levels", "_level_matmul"),
+        "put in place when a model is built, after gradients are taken",
+    ),
+    "cached_attention": "of decoders that write text, which are run and not trained",
     "_halo": "put in place when a model is built, after gradients are taken",
     **dict.fromkeys(
-        ("quantize", "dequantize", "requantize", "integer_matmul", "integer_conv"),
+        ("quantize", "dequantize", "requantize", "integer_matmul", "integer_conv", "dense_levels"),
         "of quantised networks, which are run and not trained",
     ),
     "multibox_transform_loc": "chooses and orders boxes after a network has run",
@@ -66,6 +71,8 @@ WITHOUT_GRADIENT = {
 }
 # Operators whose body is a template of the lowering.
 BY_TEMPLATE = {"_winograd_conv2d", "_strided_attention"}
+# Operators whose rows are of float32, whatever their weights are.
+FLOAT32_ONLY = {"dense_levels", "_row_levels", "_level_matmul", "cached_attention"}
 # Operators without a body: LAPACK does the work, or numbers are complex, or loops end when all
 # elements are exact, or the memory is only named otherwise.
 ON_HOST = {
@@ -194,8 +201,8 @@ def test_samples(op, check):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_narrow_floats(op, dtype):
-    if op.name in BY_TEMPLATE:
-        return  # made for float32 only
+    if op.name in BY_TEMPLATE | FLOAT32_ONLY:
+        return
     wide = [s for s in all_samples(op.name) if any(x.dtype == FLOAT32 for x in s.inputs)]
     for sample in wide[:3]:
         narrow = op_check.narrowed(sample, as_dtype(dtype))
@@ -276,6 +283,8 @@ BATCHED = {
     "lrn": (0,),
     "batch_norm": (0,),
     "proposal": (0, 1, 2),
+    "_level_matmul": (0, 1, 2),
+    "cached_attention": (0, 1, 2),
 }
 # The first axis is reduced, indexed or packed, and cannot be empty, or that is sampled elsewhere.
 NEVER_EMPTY = {

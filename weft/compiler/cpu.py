@@ -7,7 +7,8 @@ from ..codegen.cpu.compile import CODEGEN
 from ..lower.cpu.byte_layouts import BYTE_RULES
 from ..lower.cpu.dispatch import LOWERING
 from ..lower.cpu.layouts import LAYOUT_RULES
+from ..lower.cpu.weight_only.levels import LEVEL_RULES
 from ..runtime.cpu.executor import RUNTIME
 from .backend import Backend
 
-CPU = Backend[CpuTarget](RUNTIME, LOWERING, CODEGEN, {**LAYOUT_RULES, **BYTE_RULES})
+CPU = Backend[CpuTarget](RUNTIME, LOWERING, CODEGEN, {**LAYOUT_RULES, **BYTE_RULES, **LEVEL_RULES})

@@ -9,15 +9,12 @@ from ..base.errors import Unsupported
 from ..base.target import Target
 from .cpu.executor import RUNTIME as CPU
 from .cpu.profile import profile as cpu_profile
-from .cuda.executor import RUNTIME as CUDA
-from .cuda.profile import profile as cuda_profile
 from .executor import Executor
 from .profile import Profile
 from .program import Array, Program
 from .registry import register_runtime, runtime_of
 
 register_runtime(replace(CPU, profile=cpu_profile))
-register_runtime(replace(CUDA, profile=cuda_profile))
 
 
 def load_executor(program: Program, threads: int | None = None) -> Executor:

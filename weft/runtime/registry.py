@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 from ..base.device import EXTENSION, Device, register_device
@@ -39,6 +41,8 @@ class Runtime:
 
 
 _runtimes: dict[str, Runtime] = {}
+# Those whose modules are loaded when one is first asked for: the module, and the name of the value.
+_LATE = {"cuda": (".cuda.runtime", "RUNTIME")}
 
 
 def register_runtime(runtime: Runtime) -> None:
@@ -51,6 +55,20 @@ def register_runtime(runtime: Runtime) -> None:
 
 def runtime_of(kind: str) -> Runtime:
     """The runtime of a kind of target."""
+    if kind not in _runtimes and kind in _LATE:
+        module, name = _LATE[kind]
+        _runtimes[kind] = getattr(import_module(module, __package__), name)
     if kind not in _runtimes:
-        raise NotFound(f"nothing here runs programs for {kind}", why="there are " + ", ".join(sorted(_runtimes)))
+        known = sorted(_runtimes.keys() | _LATE.keys())
+        raise NotFound(f"nothing here runs programs for {kind}", why="there are " + ", ".join(known))
     return _runtimes[kind]
+
+
+def _shared_by(kind: str, value: Any) -> Any:
+    share = runtime_of(kind).shared
+    assert share is not None
+    return share(value)
+
+
+for _kind in _LATE:
+    register_sharing(Device(_kind).device_type, partial(_shared_by, _kind))

@@ -3,7 +3,6 @@ answered by "none", and what needs a device says so in one error."""
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
@@ -16,15 +15,6 @@ from ...runtime.cuda.stream import Event, Stream, current_stream, default_stream
 from ..tensor.device import device as Device
 
 BF16_FROM = (8, 0)  # the capability from which on a device computes in bfloat16 and tfloat32
-
-
-# What systems have where a driver of NVIDIA's has found a device: Linux, Windows inside of which Linux runs, Windows.
-_DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", r"C:\Windows\System32\nvcuda.dll")
-
-
-def has_device_files() -> bool:
-    """Whether this system shows CUDA devices, as far as that can be told without loading the driver."""
-    return any(os.path.exists(path) for path in _DEVICE_FILES)
 
 
 def is_available() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import platform
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,6 @@ import numpy as np
 from ...base.errors import RunError
 from ...runtime.cpu.jit import load_ir
 from ...runtime.cpu.pool import choose_threads, restart_workers, thread_count
-from .cuda_devices import has_device_files
 
 _FLUSH_TO_ZERO, _DENORMALS_ARE_ZERO = 1 << 15, 1 << 6
 _IR = """
@@ -84,12 +84,21 @@ def _numpy_library(kind: str) -> dict[str, Any]:
     return part
 
 
+# What systems have where a driver of NVIDIA's has found a device: Linux, Windows inside of which Linux runs, Windows.
+_DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", r"C:\Windows\System32\nvcuda.dll")
+
+
+def _has_cuda() -> bool:
+    """Whether the system shows CUDA devices, as far as that can be told without loading the driver."""
+    return any(os.path.exists(path) for path in _DEVICE_FILES)
+
+
 _FLAGS: dict[str, Callable[[], bool]] = {
     "has_mkl": lambda: "mkl" in str(_numpy_library("blas").get("name", "")),
     "has_mkldnn": lambda: "dnn" in str(_numpy_library("blas").get("name", "")),
     "has_openmp": lambda: "USE_OPENMP" in str(_numpy_library("blas")),
     "has_lapack": lambda: bool(_numpy_library("lapack").get("found", False)),
-    "has_cuda": has_device_files,
+    "has_cuda": _has_cuda,
     "has_cudnn": lambda: False,  # weft has kernels of its own
 }
 

@@ -12,6 +12,7 @@ from .product import batched_kernels, product_kernels
 from .row_wise.row_kernel import row_kernels
 from .scan import SCANS, scan_kernels
 from .stage import stage_kernel
+from .weight_only.levels import level_product_kernels
 from .winograd import winograd_kernels
 
 ROW_WISE = "softmax log_softmax layer_norm rms_norm instance_norm group_norm l2_normalize"
@@ -26,6 +27,7 @@ LOWERING = Lowering[CpuTarget](
         "matmul": Template(batched_kernels, takes_strides=True, takes_open_sizes=True),
         "_byte_matmul": Template(byte_product_kernels),
         "_byte_conv2d": Template(byte_product_kernels),
+        "_level_matmul": Template(level_product_kernels),
         "_strided_attention": Template(attention_kernels, takes_open_sizes=True),
         "conv2d": Template(plain_conv_kernels, takes_strides=True, takes_open_sizes=True),
         "conv2d_transpose": Template(tap_kernels, takes_strides=True, takes_open_sizes=True),
