@@ -28,7 +28,7 @@ from ...te.transform import lower_vectors
 from ...te.visit import masked_load
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Strides, kernel_name
-from .long_sums import LONG_PRODUCT
+from ..long_sums import LONG_PRODUCT
 from .matrices.open_tile import TileSize, ceil_div, clamped, lanes_from, opaque, tile_size
 from .matrices.pack import Columns, pack_panel, pack_rows
 from .product_turns import BLOCK, even_part, far_packing, turn_of

@@ -25,13 +25,14 @@ from ....te.reducers import accumulator_dtype, combine, identity
 from ....te.schedule import bind_shared
 from ....te.tensor import Tensor
 from ....te.visit import Interner, free_of, loads, postorder, rewrite, substitute
+from ...axes import Axis
 from ...group import LoweredKernel, Temporary, joined_tensors, kernel_name, tensors_of
+from ...long_sums import finished
+from ...rows import RowResult, Rows, RowStage, find_rows
 from ...stages import stages
-from ..long_sums import finished
-from ..nest import Axis, lane_loop
+from ..nest import lane_loop
 from ..nests.open_stages import nest_kernel
 from ..stage import lower_group
-from .rows import RowResult, Rows, RowStage, find_rows
 
 SAVED = 1 / 16  # of the second cache, for exponentials that are needed again
 ABREAST = 4  # partial results side by side, to hide the latency of an addition

@@ -12,19 +12,19 @@ from math import prod
 from operator import eq
 from typing import Any, NamedTuple
 
-from ....te.expr import Const, Expr, Load, Reduce, Var, as_expr
-from ....te.extents import is_open, is_same
-from ....te.linear import Linear, expression
-from ....te.loops import Buffer, buffer
-from ....te.schedule import inline
-from ....te.simplify import simplify
-from ....te.tensor import Tensor
-from ....te.visit import rewrite, same, substitute
-from ...access import accessed, address, continues, step
-from ...group import reached_tensors
-from ...stages import topological
-from ..nest import Axis, turns_of
-from ..pointwise import value_vars
+from ..te.expr import Const, Expr, Load, Reduce, Var, as_expr
+from ..te.extents import is_open, is_same
+from ..te.linear import Linear, expression
+from ..te.loops import Buffer, buffer
+from ..te.schedule import inline
+from ..te.simplify import simplify
+from ..te.tensor import Tensor
+from ..te.visit import rewrite, same, substitute
+from .access import accessed, address, continues, step
+from .axes import Axis, turns_of
+from .collapse import value_vars
+from .group import reached_tensors
+from .stages import topological
 
 
 class RowStage(NamedTuple):
