@@ -27,6 +27,7 @@ import cpu
 import eager
 import first_calls
 import forests
+import generate
 import mxnet_network
 import numpy as np
 import onnx_import
@@ -523,6 +524,19 @@ def _beside_torch_compile(name: str, ours: float, theirs: float) -> Iterator[Fig
         ratio = first.empty / first.torch
         yield Figure(f"first call over torch.compile's: {name}", ratio, "x", 0, compiled.FIRST_BOUND)
     yield Figure(f"kernels that the next process compiles: {name}", float(first.compiled_next), "", 0, 0)
+
+
+# generate: tokens of a GPT-2 of 124 million parameters, against llama.cpp or PyTorch on the same weights.
+
+
+@group("generate")
+def generated() -> Iterator[Figure]:
+    for kind in generate.KINDS:
+        measured = generate.measured(kind)
+        print(f"# {kind}: {measured.own:.1f} tokens/s, {generate.other_name()} {measured.other:.1f}", flush=True)
+        yield Figure(f"tokens of {kind} weights, over the other's", measured.ratio, "x", 1.2, float("inf"))
+        share = 100 * measured.share
+        yield Figure(f"tokens of {kind} weights, of the memory's rate", share, "%", 80, float("inf"))
 
 
 # viewer: pages that `weft view` writes, in Chromium.

@@ -42,7 +42,8 @@ PANEL_COST = 2.0  # of a vector of weights, which comes from the second cache, o
 LONG_SUM = 1536  # products, from which on a sum is cut
 MAX_BLOCKS = 512  # so that rounding errors of adding them up stay small
 UNROLL = 4  # of sums whose length is known; for others more takes longer to compile and is no faster
-NEAR_LINES = 16  # how far ahead weights are asked for that are read once
+STREAMS, FEW_ROWS = 4, 4  # panels at most for so few rows that memory decides: each comes from a page of its own
+NEAR_LINES = 32  # how far ahead weights are asked for that are read once
 TOGETHER = (4, 2)  # groups of panels for one block of products, as pieces allow
 PANELS = 27 / 128  # of the second cache, for columns packed by a turn: rows fit it beside them
 TURN_ROWS = 256  # for which columns are packed
@@ -109,7 +110,15 @@ def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target
     epilogue = Epilogue(b, group, fact, join=True)
     buffers = *factors, b.arg("out", FLOAT32, (plan.rows * plan.columns,))
     write_panel_product(b, plan, buffers, _finish(b, epilogue, made.shape))
-    return [_lowered(b, group, epilogue, plan.rows * plan.depth * plan.columns)]
+    work = plan.rows * plan.depth * plan.columns
+    return [_lowered(b, group, epilogue, work if is_open(work) else max(work, _reading(plan.weights, target)))]
+
+
+def _reading(weights: int, target: CpuTarget) -> int:
+    """The operations that take as long as reading so many weights from beyond the second cache, where they are."""
+    size, core = FLOAT32.itemsize * weights, target.facts
+    nanoseconds = 1e9 * size / core.far_rate if size > core.caches[1] else 0
+    return round(nanoseconds / core.nanoseconds_per_operation)
 
 
 def _lowered(b: KernelBuilder, group: FusedGroup, epilogue: Epilogue, work: Any) -> LoweredKernel:
@@ -226,7 +235,7 @@ def tile_of(rows: int, panels: int, budget: int) -> tuple[int, int]:
     """Rows and panels of a tile: as few loads for a product as the registers allow; all rows, so
     that weights are read once, where two panels fit beside them."""
     if rows * 2 + 3 <= budget:
-        return rows, min((budget - 1) // (rows + 1), MAX_PANELS, panels)
+        return rows, min((budget - 1) // (rows + 1), STREAMS if rows <= FEW_ROWS else MAX_PANELS, panels)
     costs = {(float("inf"), 1, 1): float("inf")}
     for p in range(1, min(MAX_PANELS, panels) + 1):
         for a in range(1, min(MAX_ROWS, rows) + 1):
