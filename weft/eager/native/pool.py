@@ -13,6 +13,7 @@ import numpy as np
 from ...base.dtype import FLOAT32, FLOAT64
 from ...core.op import Op
 from ...lower.cpu.pool_grad import POOL_GRADIENTS
+from ...ops.nn.adaptive_pool import bins_of, sizes_of
 from ...ops.vision.image import Axis, axes_of, sources_of, unscaled
 from .calls import Array, Declined, Run, floats, native, numbers
 from .generic import run_generic, run_template
@@ -77,10 +78,26 @@ def _means(x: Array) -> Array:
 
 
 @_images("adaptive_avg_pool2d")
-def run_adaptive(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
+def run_adaptive(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+    """down x across', where each row of those has the shares that make the mean of a bin; None where most are zeros."""
+    (x,) = arrays
     if set(params.output_size) == {1}:
-        return _means(arrays[0])
-    return run_generic(op, params, arrays)[0]
+        return _means(x)
+    down, across = (_shares(*pair) for pair in zip(x.shape[2:], sizes_of(params)))
+    if max(down.size, across.size) > LARGEST_WEIGHTS:
+        return None
+    if not _is_finite(x):
+        raise Declined("not finite")
+    return _between(x, down, across.T)
+
+
+@lru_cache(64)
+def _shares(extent: int, count: int) -> Array:
+    """(bins, elements)"""
+    place = np.arange(extent)
+    starts, ends = (ends[:, None] for ends in bins_of(extent, count))
+    shares: Array = ((place >= starts) & (place < ends)) / (ends - starts)
+    return shares
 
 
 def _is_finite(x: Array) -> bool:
