@@ -1,7 +1,7 @@
 """What it costs that sizes are open: networks whose batch is open, against the same made for each batch alone.
 
     python benchmarks/open_sizes.py                  # all of the list below
-    python benchmarks/open_sizes.py mobilenet_v2
+    python benchmarks/open_sizes.py bert             # one of them, and nothing else
 
 Rounds of both alternate. `first` is what the first run at a new batch takes beyond those that follow, in memory that a
 larger one has left: pages that a process never touched cost their own time.
@@ -61,7 +61,9 @@ decoder (int64[batch, length] ids, float[batch, 4, past, 8] k0, float[batch, 4, 
 NETWORKS: dict[str, Callable[[], Any]] = {
     "resnet50": lambda: testing.resnet.get_workload(num_layers=50),
     "mobilenet_v2": lambda: testing.mobilenet_v2.get_workload(1),
+    "bert": lambda: testing.bert.get_workload(1),
 }
+IMAGE, TEXT = (3, 224, 224), (128,)
 
 
 class Open(NamedTuple):
@@ -74,13 +76,20 @@ class Open(NamedTuple):
 
 
 def measure(name: str) -> Iterator[Open]:
-    symbol, params = NETWORKS[name]()
-    shape, rng = {"data": ("batch", 3, 224, 224)}, np.random.default_rng(0)
-    open_model = weft.compile((symbol, params), shape=shape)
-    static = weft.compile((symbol, params), shape=shape, specialise="always")
-    open_model(rng.standard_normal((max(BATCHES) + 1, 3, 224, 224), dtype=np.float32))
+    model, rng = NETWORKS[name](), np.random.default_rng(0)
+    item, dtype = (TEXT, "int64") if name == "bert" else (IMAGE, "float32")
+    shape, dtypes = {"data": ("batch", *item)}, {"data": dtype}
+    open_model = weft.compile(model, shape=shape, dtype=dtypes)
+    static = weft.compile(model, shape=shape, dtype=dtypes, specialise="always")
+
+    def data(batch: int) -> Any:
+        if dtype == "int64":
+            return rng.integers(0, 1000, (batch, *item))
+        return rng.standard_normal((batch, *item), dtype=np.float32)
+
+    open_model(data(max(BATCHES) + 1))
     for batch in BATCHES:
-        x = rng.standard_normal((batch, 3, 224, 224), dtype=np.float32)
+        x = data(batch)
         first = seconds(open_model, x)
         static(x)
         times = [[seconds(model, x) for model in (open_model, static)] for _ in range(ROUNDS)]
@@ -131,7 +140,12 @@ def resident() -> int:
 def main() -> None:
     for name in sys.argv[1:] or NETWORKS:
         for row in measure(name):
-            print(f"{row.name:<14} batch {row.batch}: {row.speed:.3f} of static speed, first {row.first * 1e3:.1f} ms")
+            print(
+                f"{row.name:<14} batch {row.batch}: {row.speed:.3f} of static speed, first {row.first * 1e3:.1f} ms",
+                flush=True,
+            )
+    if sys.argv[1:]:
+        return
     print(f"memory after {SIZES} sizes: {memory_ratio():.3f} x")
     print(f"compilations for {TOKENS} tokens: {decoder_compilations()}")
 

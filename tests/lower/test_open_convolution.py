@@ -15,8 +15,8 @@ from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
 from weft.eager.native.convolution import KERNELS, in_blocks
 from weft.lower.cpu.conv_filters import open_sizes
-from weft.lower.cpu.open.depthwise import SUMMED
-from weft.lower.cpu.open.window_plans import even_parts, forward_sum, plan_filters, plan_sum, transposed_sum
+from weft.lower.cpu.windows.depthwise import SUMMED
+from weft.lower.cpu.windows.window_plans import even_parts, forward_sum, plan_filters, plan_sum, transposed_sum
 from weft.ops.nn._convolution import NCHW, OIHW, Convolution
 from weft.ops.nn._windows import Window
 from weft.runtime.cpu.open_kernel import OpenKernel
@@ -36,8 +36,6 @@ def guarded_nans(shape, dtype, front):
 
 def run(plan, isa, dtype, front, *inputs):
     """The output of a plan whose arrays all end, or begin, at pages that may not be touched."""
-    if plan.kind == "fold":
-        return run_fold(plan, isa, dtype, front, *inputs)
     made = guarded_nans((plan.splits, *plan.out), dtype, front)
     if plan.form is not None:
         wide, other = inputs[::-1] if plan.form.by_output else inputs
@@ -60,17 +58,6 @@ def run(plan, isa, dtype, front, *inputs):
     turns = -(-out.size // SUMMED)
     adding = kernel("added_parts", isa, dtype)
     adding.run([made, out], [plan.splits, out.size, turns], turns, 1.0)
-    return out
-
-
-def run_fold(plan, isa, dtype, front, g, w, bias):
-    """The same from products of all windows, which numpy makes."""
-    groups = plan.out[1] // w.shape[1]
-    windows = g.reshape(g.shape[0], groups, g.shape[1] // groups, -1).astype("float64")
-    products = w.reshape(groups, w.shape[0] // groups, -1).swapaxes(1, 2) @ windows
-    inputs = [guarded(a, front) for a in (products.astype(dtype), bias, plan.tables[0])]
-    out = guarded_nans(plan.out, dtype, front)
-    kernel("fold", isa, dtype).run([*inputs, out], plan.scalars, plan.turns, plan.work)
     return out
 
 

@@ -9,7 +9,7 @@ from lower.accuracy import targets
 
 from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
-from weft.lower.cpu.open.matrices.elimination import COLUMNS, panel_kernel, substitution_kernel
+from weft.lower.cpu.matrices.elimination import COLUMNS, panel_kernel, substitution_kernel
 from weft.runtime.cpu.open_kernel import OpenKernel
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)

@@ -12,10 +12,10 @@ from codegen.native import ISAS, target_of
 from lower.accuracy import agrees
 
 from weft.codegen.cpu.compile import compile_kernel
-from weft.lower.cpu.open.matrices.product import product_kernel
-from weft.lower.cpu.open.matrices.skinny_product import MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
-from weft.lower.cpu.open.operands import Arguments
-from weft.lower.cpu.open.tile import tile_size
+from weft.lower.cpu.matrices.open_tile import tile_size
+from weft.lower.cpu.matrices.product_operands import Arguments
+from weft.lower.cpu.matrices.skinny_product import MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
+from weft.lower.cpu.matrices.strided_product import product_kernel
 from weft.lower.cpu.product import BLOCK, panel_elements
 from weft.runtime.cpu.open_kernel import OpenKernel
 

@@ -82,7 +82,7 @@ def test_chunks(target, name, shape, axes):
     ("shape", "axis", "cut"),
     [
         ((256, 1024), 1, False),
-        ((chunks.FEW_ROWS, chunks.LONG), 1, True),
+        ((chunks.PLAIN_CHUNKS.few_rows, chunks.LONG), 1, True),
         ((1024, 256), 0, True),
         ((1024, 512), 0, False),
     ],

@@ -1,20 +1,21 @@
-"""Kernels of rows of softmax, on every instruction set this machine has, with arrays that end at
-guard pages."""
+"""Kernels of rows whose sizes are arguments: softmax, normalisations, cross entropy and their gradients, on every
+instruction set this machine has, with arrays that end at guard pages, against float64 formulas in numpy."""
+
+from functools import partial
 
 import numpy as np
 import pytest
 from codegen.guard import guarded
 from lower.accuracy import agrees, targets
 
+from weft.base.addresses import address_of
 from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
-from weft.lower.cpu.open.softmax import (
-    cross_entropy_grad_kernel,
-    cross_entropy_kernel,
-    probabilities_kernel,
-    softmax_grad_kernel,
-    softmax_kernel,
-)
+from weft.compiler.open.calls import lower_compute
+from weft.compiler.open.programs import assembled
+from weft.core.op import Op
+from weft.lower.cpu.row_wise.scores import probabilities_kernel, softmax_grad_kernel
+from weft.runtime.cpu.executor import CpuExecutor
 from weft.runtime.cpu.open_kernel import OpenKernel
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
@@ -72,18 +73,108 @@ def test_gradient_of_softmax(target, dtype):
         agrees(made, wide * (g - (g * wide).sum(-1, keepdims=True)))
 
 
+class Programs:
+    """An operator as programs whose sizes are arguments, made where none serves a call yet."""
+
+    def __init__(self, name, target, **attrs):
+        self.op, self.target, self.made = Op.get(name), target, []
+        self.params = self.op.parser(**attrs)
+
+    def run(self, *arrays):
+        sizes = tuple(n for array in arrays for n in array.shape if n != 1)
+        bound = next((b for p in self.made if (b := p.bound(sizes)) is not None), None)
+        if bound is None:
+            compute = partial(self.op.call_with, Op.compute[self.op], self.params)
+            call = lower_compute(self.op.name, compute, [(a.shape, a.dtype) for a in arrays], self.target)
+            assert len(call.kernels) == 1
+            self.made.append(CpuExecutor(assembled(call, self.target)))
+            bound = self.made[-1].bound(sizes)
+        outputs = [guarded(np.full(spec.extents, np.nan, spec.dtype)) for spec in bound.program.outputs]
+        given = [guarded(array) for array in arrays]
+        bound.run_at([address_of(a) for a in given], [address_of(a) for a in outputs])
+        return outputs
+
+
+SEVERAL = ((7, 16), (3, 33), (5, 200), (2, 1037), (40, 2))
+
+
+def floats(rng, dtype, *shapes):
+    return [(rng.standard_normal(shape) * 2 + 1).astype(dtype) for shape in shapes]
+
+
+def unit(x, axes):
+    """(x - mean) / std in float64, and the moments."""
+    wide = x.astype("float64")
+    mean, variance = wide.mean(axes, keepdims=True), wide.var(axes, keepdims=True)
+    return (wide - mean) / np.sqrt(variance + 1e-3), mean, variance
+
+
 @on_every_isa
 @dtypes
 def test_softmax(target, dtype):
     rng = np.random.default_rng(2)
-    for logarithm in (False, True):
-        kernel = loaded(softmax_kernel(logarithm, dtype, target), target)
-        for rows, length in ROWS:
-            x = (rng.standard_normal((rows, length)) * 5).astype(dtype)
-            made = guarded(np.full((rows, length), np.nan, dtype))
-            kernel.run([guarded(x), made], [rows, length], rows, 0.0)
-            want = probabilities(x, 1.0, None, None)
-            agrees(made, np.log(want) if logarithm else want)
+    rows_of, logarithms, columns = (Programs(name, target, axis=1) for name in ("softmax", "log_softmax", "softmax"))
+    for rows, length in SEVERAL:
+        x = (rng.standard_normal((rows, length)) * 5).astype(dtype)
+        want = probabilities(x, 1.0, None, None)
+        agrees(rows_of.run(x)[0], want)
+        agrees(logarithms.run(x)[0], np.log(want))
+        beside = np.ascontiguousarray(np.stack([x, x * 2, x - 3], 2))
+        agrees(columns.run(beside)[0][..., 0], want)
+    assert len(rows_of.made) == len(logarithms.made) == 2  # few rows might be worth chunks
+    assert len(columns.made) == 1
+
+
+@on_every_isa
+@dtypes
+def test_norms_of_rows(target, dtype):
+    rng = np.random.default_rng(4)
+    layer, rms = (Programs(name, target, axis=1, epsilon=1e-3) for name in ("layer_norm", "rms_norm"))
+    for rows, length in SEVERAL:
+        x, gamma, beta = floats(rng, dtype, (rows, length), length, length)
+        agrees(layer.run(x, gamma, beta)[0], unit(x, 1)[0] * gamma + beta)
+        root = np.sqrt(np.square(x.astype("float64")).mean(1, keepdims=True) + 1e-3)
+        agrees(rms.run(x, gamma)[0], x / root * gamma)
+    assert len(layer.made) == len(rms.made) == 2
+
+
+@on_every_isa
+@dtypes
+def test_norms_of_groups(target, dtype):
+    rng = np.random.default_rng(5)
+    group, instance = (
+        Programs("group_norm", target, num_groups=3, epsilon=1e-3),
+        Programs("instance_norm", target, epsilon=1e-3),
+    )
+    for n, channels, inner in ((2, 6, 9), (3, 12, 64), (4, 6, 300), (5, 9, 17)):
+        x, gamma, beta = floats(rng, dtype, (n, channels, inner), channels, channels)
+        wide = [vector.reshape(1, -1, 1) for vector in (gamma, beta)]
+        split = unit(x.reshape(n, 3, channels // 3, inner), (2, 3))[0].reshape(x.shape)
+        agrees(group.run(x, gamma, beta)[0], split * wide[0] + wide[1])
+        agrees(instance.run(x, gamma, beta)[0], unit(x, 2)[0] * wide[0] + wide[1])
+
+
+@on_every_isa
+@dtypes
+@pytest.mark.parametrize("shapes", [((3, 5, 40), (17, 2, 9), (2, 30, 200)), ((30, 5), (7, 33), (200, 47))])
+def test_norms_of_channels_and_their_gradients(target, dtype, shapes):
+    rng = np.random.default_rng(6)
+    forward = Programs("_batch_norm_moments", target, axis=1, epsilon=1e-3, training=True)
+    backward = Programs("_batch_norm_grad", target, axis=1, epsilon=1e-3, training=True)
+    for shape in shapes:
+        channels, axes = shape[1], (0, *range(2, len(shape)))
+        x, g, gamma, beta, to_mean, to_variance = floats(rng, dtype, shape, shape, *[channels] * 4)
+        wide = [v.astype("float64").reshape(1, -1, *shape[2:] and (1,)) for v in (gamma, beta, to_mean, to_variance)]
+        normed, mean, variance = unit(x, axes)
+        made = forward.run(x, gamma, beta)
+        for found, wanted in zip(made, (normed * wide[0] + wide[1], mean.reshape(-1), variance.reshape(-1))):
+            agrees(found, wanted)
+        inner, count = g * wide[0], x.size // channels
+        rest = inner - inner.mean(axes, keepdims=True) - normed * (inner * normed).mean(axes, keepdims=True)
+        data = rest / np.sqrt(variance + 1e-3) + (wide[2] + 2 * wide[3] * (x - mean)) / count
+        grads = backward.run(g, x, gamma, *made[1:], to_mean, to_variance)
+        for found, wanted in zip(grads, (data, (g * normed).sum(axes), g.astype("float64").sum(axes))):
+            agrees(found, wanted)
 
 
 @on_every_isa
@@ -91,17 +182,15 @@ def test_softmax(target, dtype):
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_cross_entropy(target, dtype, smoothing):
     rng = np.random.default_rng(3)
-    forward = loaded(cross_entropy_kernel(smoothing > 0, dtype, target), target)
-    backward = loaded(cross_entropy_grad_kernel(dtype, target), target)
-    for rows, length in ROWS:
+    attrs = {"axis": 1, "smoothing": smoothing, "reduction": "none"}
+    forward = Programs("softmax_cross_entropy", target, **attrs)
+    backward = Programs("_softmax_cross_entropy_grad", target, **attrs)
+    for rows, length in ((20, 16), (33, 33), (50, 200), (40, 1037), (40, 2)):
         x = (rng.standard_normal((rows, length)) * 5 + 100).astype(dtype)
-        classes, shares = (rng.integers(-1, length, rows), np.array([1 - smoothing, smoothing / length]))
-        losses, g = np.full(rows, np.nan, dtype), rng.standard_normal(rows).astype(dtype)
-        made, kept = guarded(np.full((rows, length), np.nan, dtype)), guarded(losses)
-        given = [*map(guarded, (x, classes, shares))]
-        forward.run([*given, kept], [rows, length], rows, 0.0)
-        backward.run([guarded(g), *given, made], [rows, length], rows, 0.0)
+        classes, g = rng.integers(-1, length, rows), rng.standard_normal(rows).astype(dtype)
+        (losses,), (made,) = forward.run(x, classes), backward.run(g, x, classes)
         p, counts = probabilities(x, 1.0, None, None), classes >= 0
-        right = (classes[:, None] == np.arange(length)) * shares[0] + shares[1]
-        agrees(kept, np.where(counts, -(np.log(p) * right).sum(-1), 0))
+        right = (classes[:, None] == np.arange(length)) * (1 - smoothing) + smoothing / length
+        agrees(losses, np.where(counts, -(np.log(p) * right).sum(-1), 0))
         agrees(made, np.where(counts[:, None], (p - right) * g[:, None], 0))
+    assert len(forward.made) == len(backward.made) == 1

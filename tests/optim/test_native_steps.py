@@ -8,7 +8,7 @@ from optim_twins import assert_close, values
 
 import weft
 from weft.eager.native.lists import places_of
-from weft.lower.cpu.open.lists import TURN
+from weft.lower.cpu.nests.lists import TURN
 
 LONG = [(TURN * 40 + 17,), (3, 5), (TURN,), (0,), (1,)]
 

@@ -60,7 +60,7 @@ def _is_long(tensor: Tensor, chunks: Chunks) -> bool:
     if any(map(stays_open, sizes)) or not reads_once(tensor.body):
         return False
     few = chunks.few_rows if _takes_neighbours(tensor.body) else chunks.few
-    return bool(prod(sizes) >= LONG and prod(tensor.shape) <= few and tensor.body.axes[0].extent >= SHORTEST)
+    return bool(prod(tensor.shape) <= few and prod(sizes) >= LONG and tensor.body.axes[0].extent >= SHORTEST)
 
 
 def _takes_neighbours(node: Reduce) -> bool:

@@ -1,27 +1,30 @@
-"""Which groups compute rows: some reductions of each row, then every element of it from those.
+"""Which computations are of rows: some reductions of each row, then what follows from those for all of it and for every
+element.
 
-softmax, normalisations and what follows them element by element are of that form, over any axes.
+softmax, normalisations, cross entropy, their gradients and what follows them element by element are of that form, over
+any axes, whose extents are numbers or arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from operator import eq
 from typing import Any, NamedTuple
 
 from ..te.expr import Const, Expr, Load, Reduce, Var, as_expr
-from ..te.extents import is_open
+from ..te.extents import is_open, is_same
 from ..te.linear import Linear, expression
 from ..te.loops import Buffer, buffer
 from ..te.schedule import inline
 from ..te.simplify import simplify
 from ..te.tensor import Tensor
-from ..te.visit import rewrite, substitute
-from .access import address, continues
+from ..te.visit import rewrite, same, substitute
+from .access import accessed, address, continues, step
 from .axes import Axis, turns_of
 from .collapse import value_vars
 from .group import reached_tensors
-from .stages import stages
+from .stages import topological
 
 
 class RowStage(NamedTuple):
@@ -32,104 +35,153 @@ class RowStage(NamedTuple):
     body: Expr
 
 
-class Rows(NamedTuple):
-    """`kept` axes number the rows, `reduced` ones the elements of a row; `value` goes to `place`.
+class RowResult(NamedTuple):
+    """What goes to a place in memory: of every element, or of the row."""
 
-    Buffers are flat; the result's is the last."""
+    buffer: Buffer
+    place: Expr
+    value: Expr
+    is_each: bool
+
+
+class Rows(NamedTuple):
+    """`kept` axes number the rows, `reduced` ones the elements of a row. Buffers are flat."""
 
     kept: list[Axis]
     reduced: list[Axis]
     in_row: bool  # whether neighbours in memory are in one row
     stages: list[RowStage]
-    value: Expr
-    place: Expr
+    results: list[RowResult]
     buffers: dict[Tensor, Buffer]
 
 
-def find_rows(inputs: Sequence[Tensor], output: Tensor, longest: int) -> Rows | None:
-    """The output as a computation of rows; None where it is none, or rows of more bytes than the longest: those do not
-    stay in a cache between two walks."""
-    if output.body is None or output.is_reduction or 0 in output.shape:
+def find_rows(inputs: Sequence[Tensor], outputs: Sequence[Tensor], longest: int) -> Rows | None:
+    """The outputs as a computation of rows; None where they are none, or rows of more bytes than the longest: those do
+    not stay in a cache between two walks. Where it is an argument how long they are, all are rows."""
+    if any(_is(n, 0) for output in outputs for n in output.shape):
         return None
-    *before, _ = stages(inputs, [output])
-    index = _index(output, before[0]) if before else None
-    if index is None:
+    order = topological(outputs, set(inputs))
+    before = [tensor for tensor in order if tensor.is_reduction]
+    if not before or not isinstance(before[0].body, Reduce):
         return None
-    axes, at = index
-    reduced = [axis for axis, n in zip(axes, before[0].shape) if n == 1 and axis.extent != 1]
-    if not reduced or any(is_open(axis.extent) for axis in reduced):
+    reduced = [axis for axis in before[0].body.axes if not _is(axis.extent, 1)]
+    length = prod(axis.extent for axis in reduced)
+    if not reduced or (not is_open(length) and length * outputs[0].dtype.itemsize > longest):
         return None
-    if prod(axis.extent for axis in reduced) * output.dtype.itemsize > longest:
+    if is_open(length) and all(_is(n, 1) for n in before[0].shape):
+        return None  # one row, whose elements threads can share
+    try:
+        return _Finder(inputs, before, outputs).rows()
+    except _Misfit:
         return None
-    return _Finder(axes, reduced, inputs, before, output).rows(at)
 
 
-def _index(output: Tensor, stage: Tensor) -> tuple[list[Axis], list[Expr]] | None:
-    """Axes for each of the stage's, and the output's index in terms of them: the output may have
-    one axis where the stage has groups, and 1 for what is in a group."""
-    shape, kept = output.shape, stage.shape
-    if len(shape) == len(kept):
-        axes = _axes(shape)
-        return axes, [axis.var for axis in axes]
-    if len(shape) + 1 != len(kept):
-        return None
-    for n, extent in enumerate(shape):
-        if kept[:n] == shape[:n] and kept[n + 1] == 1 and extent % max(kept[n], 1) == 0:
-            size = extent // kept[n]
-            axes = _axes((*shape[:n], kept[n], size, *shape[n + 1 :]))
-            at: list[Expr] = [axis.var for axis in (*axes[:n], *axes[n + 1 :])]
-            at[n] = axes[n].var * size + axes[n + 1].var
-            return axes, at
-    return None
-
-
-def _axes(shape: Sequence[int]) -> list[Axis]:
-    return [Axis(Var(f"i{number}"), extent) for number, extent in enumerate(shape)]
+def _is(extent: Any, number: int) -> bool:
+    """Whether an extent is that number in all calls."""
+    return type(extent) is int and extent == number
 
 
 class _Misfit(Exception):
     """Something is read in a way that rows do not have."""
 
 
-class _Finder:
-    def __init__(
-        self, axes: list[Axis], reduced: list[Axis], inputs: Sequence[Tensor], before: Sequence[Tensor], output: Tensor
-    ) -> None:
-        self.axes, self.reduced, self.before, self.output = axes, reduced, before, output
-        reached = reached_tensors(output)
-        used = [tensor for tensor in inputs if tensor in reached]
-        self.buffers = {t: _flat(f"b{n}", t) for n, t in enumerate([*used, output])}
-        self.ranges = turns_of(axes)
-        self.results: dict[Tensor, Var] = {}
-        self.places: list[Linear[Var]] = []
+class _Index(NamedTuple):
+    """Axes for each of a stage's, those of them that are reduced, and an output's index in terms of them."""
 
-    def rows(self, at: Sequence[Expr]) -> Rows | None:
-        try:
-            stages = [self._stage(tensor) for tensor in self.before]
-            value = self._value(self.output, dict(zip(self.output.axes, at)))
-            place = self._place(self.output.shape, at)
-        except _Misfit:
-            return None
-        axes, gone = self._joined([value, *(stage.body for stage in stages)])
+    axes: list[Axis]
+    reduced: list[Axis]
+    at: list[Expr]
+
+
+def _index(shape: Sequence[Any], stage: Tensor) -> _Index | None:
+    """An output that has an element for each that is reduced: it may have one axis where the stage has groups, and 1
+    for what is in a group."""
+    kept = stage.shape
+    if len(shape) == len(kept):
+        axes = _axes(shape)
+        return _with_reduced(axes, kept, [axis.var for axis in axes])
+    assert isinstance(stage.body, Reduce)
+    inside = stage.body.axes[0].extent
+    for n, extent in enumerate(shape if len(shape) + 1 == len(kept) else ()):
+        if not _is(kept[n + 1], 1) or _is(kept[n], 0):
+            continue
+        size = 1 if is_same(extent, kept[n]) else extent // kept[n]
+        if is_same(size, inside) and kept[:n] == tuple(shape[:n]) and kept[n] * size == extent:
+            axes = _axes((*shape[:n], kept[n], size, *shape[n + 1 :]))
+            at: list[Expr] = [axis.var for axis in (*axes[:n], *axes[n + 1 :])]
+            at[n] = axes[n].var * size + axes[n + 1].var
+            return _with_reduced(axes, kept, at)
+    return None
+
+
+def _with_reduced(axes: list[Axis], kept: Sequence[Any], at: list[Expr]) -> _Index | None:
+    reduced = [axis for axis, n in zip(axes, kept) if _is(n, 1) and not _is(axis.extent, 1)]
+    return _Index(axes, reduced, at) if reduced else None
+
+
+def _row_index(stage: Tensor) -> _Index:
+    """Where nothing has an element for each that is reduced: the axes as the stage has them."""
+    assert isinstance(stage.body, Reduce)
+    over = [Axis(Var(f"k{number}"), axis.extent) for number, axis in enumerate(stage.body.axes)]
+    ones = [place for place, extent in enumerate(stage.shape) if _is(extent, 1)]
+    axes = _axes(stage.shape)
+    if len(ones) == len(over):
+        axes = [over[ones.index(place)] if place in ones else axis for place, axis in enumerate(axes)]
+    else:
+        axes = [*axes, *over]
+    return _Index(axes, [axis for axis in over if not _is(axis.extent, 1)], [])
+
+
+def _axes(shape: Sequence[int]) -> list[Axis]:
+    return [Axis(Var(f"i{number}"), extent) for number, extent in enumerate(shape)]
+
+
+class _Finder:
+    def __init__(self, inputs: Sequence[Tensor], before: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        self.before, self.outputs, self.given = before, outputs, {*before, *inputs}
+        found = [_index(t.shape, before[0]) for t in outputs if t not in before]
+        self.axes, self.reduced, self.at = next(filter(None, found), None) or _row_index(before[0])
+        split = [n for n, whole in enumerate(self.at) if not isinstance(whole, Var)]
+        self.split = {self.at[n]: (self.axes[n], self.axes[n + 1]) for n in split}
+        reached = {tensor for output in outputs for tensor in reached_tensors(output, inputs)}
+        used = [tensor for tensor in inputs if tensor in reached]
+        self.buffers = {t: _flat(f"b{n}", t) for n, t in enumerate([*used, *outputs])}
+        self.ranges = turns_of(self.axes)
+        self.results: dict[Tensor, Var] = {}
+        self.places: list[Linear[Var] | None] = []
+        self.steps: set[int | None] = set()
+
+    def rows(self) -> Rows:
+        stages = [self._stage(tensor) for tensor in self.before]
+        results = [self._result(output) for output in self.outputs]
+        axes, gone = self._joined([*(each.value for each in results), *(stage.body for stage in stages)])
         stages = [stage._replace(body=substitute(stage.body, gone)) for stage in stages]
-        value, place = substitute(value, gone), substitute(place, gone)
+        results = [r._replace(value=substitute(r.value, gone), place=substitute(r.place, gone)) for r in results]
         in_row = {axis.var for axis in self.reduced}
         kept = [axis for axis in axes if axis.var not in in_row]
         reduced = [axis for axis in axes if axis.var in in_row]
-        return Rows(kept, reduced, axes[-1] in reduced, stages, value, place, self.buffers)
+        if not self.at and axes[-1] in reduced and 1 not in self.steps:
+            raise _Misfit  # columns
+        return Rows(kept, reduced, axes[-1] in reduced, stages, results, self.buffers)
+
+    def _own_axes(self, shape: Sequence[Any]) -> list[Axis | None]:
+        """The axis of rows that each of a tensor's is, which has an element for each row; None: of one element."""
+        whole: list[Axis | None] = [None if axis in self.reduced else axis for axis in self.axes]
+        for own in (whole, [axis for axis in whole if axis is not None]):
+            sizes = [(1 if axis is None else axis.extent, n) for axis, n in zip(own, shape)]
+            if len(own) == len(shape) and all(is_same(*pair) or (not _is(pair[0], 1) and eq(*pair)) for pair in sizes):
+                return list(own)
+        raise _Misfit
 
     def _stage(self, tensor: Tensor) -> RowStage:
         """A reduction over the axes that all others reduce as well."""
         body = tensor.body
-        kept = tuple(1 if axis in self.reduced else axis.extent for axis in self.axes)
-        if tensor.shape != kept or not isinstance(body, Reduce):
+        if not isinstance(body, Reduce):
             raise _Misfit
-        over = [axis for axis in body.axes if axis.extent != 1]
+        over = [axis for axis in body.axes if not _is(axis.extent, 1)]
         if [axis.extent for axis in over] != [axis.extent for axis in self.reduced]:
             raise _Misfit
-        index: dict[Var, Expr] = {
-            var: as_expr(0) if axis in self.reduced else axis.var for var, axis in zip(tensor.axes, self.axes)
-        }
+        index = self._row_at(tensor)
         index |= {axis.var: as_expr(0) for axis in body.axes}
         index |= {axis.var: ours.var for axis, ours in zip(over, self.reduced)}
         value = self._value(tensor, index)
@@ -137,11 +189,27 @@ class _Finder:
         self.results[tensor] = Var(tensor.name, tensor.dtype)
         return RowStage(self.results[tensor], value.combiner, value.body)
 
+    def _row_at(self, tensor: Tensor) -> dict[Var, Expr]:
+        """The index of a tensor that has an element for each row."""
+        own = zip(tensor.axes, self._own_axes(tensor.shape))
+        return {var: as_expr(0) if axis is None else axis.var for var, axis in own}
+
+    def _result(self, output: Tensor) -> RowResult:
+        """What an output has of every element, or of each row."""
+        is_each = output not in self.results and len(self.at) == output.rank and self._is_whole(output.shape)
+        index = dict(zip(output.axes, self.at)) if is_each else self._row_at(output)
+        value = self.results[output] if output in self.results else self._value(output, index)
+        place = self._place(output.shape, [index[var] for var in output.axes])
+        return RowResult(self.buffers[output], place, value, is_each)
+
+    def _is_whole(self, shape: Sequence[Any]) -> bool:
+        extents: dict[Expr, Any] = {axis.var: axis.extent for axis in self.axes}
+        extents |= {whole: outer.extent * inner.extent for whole, (outer, inner) in self.split.items()}
+        return all(n == extents[index] for n, index in zip(shape, self.at))
+
     def _value(self, tensor: Tensor, index: Mapping[Var, Expr]) -> Expr:
         """The body at an index, over flat buffers and the results of the stages before it."""
-        between = [t for t in reached_tensors(tensor, self.before) if t.body is not None and t not in self.before]
-        if any(t.is_reduction for t in between):
-            raise _Misfit
+        between = [t for t in reached_tensors(tensor, self.given) if t.body is not None and t not in self.given]
         body = inline(tensor, between).body
         assert body is not None
         return rewrite(substitute(body, index), self._read)
@@ -152,25 +220,36 @@ class _Finder:
         if node.mask is not None:
             raise _Misfit
         if node.source in self.results:
-            for index, axis in zip(node.indices, self.axes):
-                self._check_own(simplify(index, self.ranges), axis)
+            for index, axis in zip(node.indices, self._own_axes(node.source.shape)):
+                self._check_own(self._simplified(index), axis)
             return self.results[node.source]
         return Load(self.buffers[node.source], (self._place(node.source.shape, node.indices),))
 
-    def _check_own(self, index: Expr, axis: Axis) -> None:
+    def _simplified(self, index: Expr) -> Expr:
+        """An index in terms of the axes, where those of groups and inside them were one."""
+        quotients = [(outer.var, whole // inner.extent) for whole, (outer, inner) in self.split.items()]
+
+        def rule(node: Any) -> Any:
+            return next((var for var, quotient in quotients if same(node, quotient)), node)
+
+        return simplify(rewrite(index, rule) if quotients else index, self.ranges)
+
+    def _check_own(self, index: Expr, axis: Axis | None) -> None:
         """A row reads its own results only."""
         first = isinstance(index, Const) and int(index.value) == 0
-        if not (index is axis.var or (first and (axis in self.reduced or axis.extent == 1))):
+        if not (first if axis is None else index is axis.var or (first and _is(axis.extent, 1))):
             raise _Misfit
 
     def _place(self, shape: Sequence[int], indices: Sequence[Expr]) -> Expr:
         """The number of an element in its tensor."""
-        at = tuple(simplify(index, self.ranges) for index in indices)
-        place = address(Load(buffer("probe", "float32", shape), at))
-        if place is None:
-            raise _Misfit
+        at = tuple(map(self._simplified, indices))
+        probe = Load(buffer("probe", "float32", shape), at)
+        place = address(probe)
         self.places.append(place)
-        return expression(place)
+        self.steps.add(step(probe, self.reduced[-1].var))
+        if place is not None:
+            return expression(place)
+        return sum([index * by for index, by in zip(at, accessed(probe).strides)], as_expr(0))
 
     def _joined(self, bodies: Sequence[Expr]) -> tuple[list[Axis], dict[Var, Expr]]:
         """The axes, neighbours that are always walked in one go as one; and values for those that
@@ -179,7 +258,7 @@ class _Finder:
         joined: list[Axis] = []
         gone: dict[Var, Expr] = {}
         for axis in self.axes:
-            if axis.extent == 1:
+            if _is(axis.extent, 1):
                 gone[axis.var] = as_expr(0)
                 continue
             if joined and self._continues(joined[-1], axis, fixed):
@@ -191,9 +270,9 @@ class _Finder:
 
     def _continues(self, outer: Axis, inner: Axis, fixed: set[Var]) -> bool:
         in_row = {axis.var for axis in self.reduced}
-        if fixed & {outer.var, inner.var} or (outer.var in in_row) != (inner.var in in_row):
+        if fixed & {outer.var, inner.var} or (outer.var in in_row) != (inner.var in in_row) or is_open(inner.extent):
             return False
-        return all(continues(place, outer.var, inner.var, inner.extent) for place in self.places)
+        return all(place and continues(place, outer.var, inner.var, inner.extent) for place in self.places)
 
 
 def _flat(name: str, tensor: Tensor) -> Buffer:

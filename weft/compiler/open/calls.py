@@ -15,9 +15,8 @@ from ...core.ir import Fact, Node, NodeEntry
 from ...core.op import Op
 from ...core.schema import Params
 from ...lower.chunks import in_chunks
-from ...lower.cpu.open_stages import open_kernels
+from ...lower.cpu.row_wise.row_kernel import compute_kernels
 from ...lower.group import LoweredKernel, Spec, Temporary, own_tensor
-from ...lower.stages import stages
 from ...te.extents import Trace
 from ...te.tensor import Tensor
 from ..backends import backend_of
@@ -61,7 +60,7 @@ def lower_compute(name: str, compute: Callable[..., Any], inputs: Sequence[Spec]
     results = in_chunks(given, results)
     ends = [*given, *results]
     places: dict[Tensor, Hashable] = {tensor: tensor for tensor in ends}
-    kernels = open_kernels(name, stages(given, results), places, target, sizes.trace)
+    kernels = compute_kernels(name, given, results, places, target, sizes.trace)
     return _call(sizes.trace, named, [(tensor.shape, tensor.dtype) for tensor in ends], ends, kernels)
 
 

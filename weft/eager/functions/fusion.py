@@ -31,7 +31,7 @@ from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
-    from ...lower.cpu.open.element import Element
+    from ...lower.cpu.nests.element import Element
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...lower.cpu.open.element import element_of as element_of
+    from ...lower.cpu.nests.element import element_of as element_of
     from .choice import native_call as native_call
     from .copy import copy_into as copy_into
     from .copy import ordered_copy as ordered_copy

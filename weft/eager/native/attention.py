@@ -12,7 +12,7 @@ import numpy as np
 from ...base.cpu_facts import COSTS
 from ...base.dtype import BOOL, INT64
 from ...core.op import Op
-from ...lower.cpu.open.softmax import probabilities_kernel, softmax_grad_kernel
+from ...lower.cpu.row_wise.scores import probabilities_kernel, softmax_grad_kernel
 from .calls import Array, Check, Declined, floats, native, not_empty
 from .kernels import kernel
 from .product import multiply

@@ -17,16 +17,25 @@ from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.conv_filters import filters_kernel
-from ...lower.cpu.open.convolution import convolution_kernel
-from ...lower.cpu.open.depthwise import SUMMED, added_parts_kernel, depthwise_filters_kernel, depthwise_kernel
-from ...lower.cpu.open.fold import fold_kernel
-from ...lower.cpu.open.window_plans import WindowPlan, WindowSum, forward_sum, plan_filters, plan_sum, transposed_sum
+from ...lower.cpu.windows.depthwise import SUMMED, added_parts_kernel, depthwise_filters_kernel, depthwise_kernel
+from ...lower.cpu.windows.patch_convolution import convolution_kernel
+from ...lower.cpu.windows.window_plans import (
+    WindowPlan,
+    WindowSum,
+    forward_sum,
+    plan_filters,
+    plan_sum,
+    suits_taps,
+    transposed_sum,
+)
 from ...ops.nn import conv_grad  # noqa: F401  operators named here
 from ...ops.nn._convolution import convolution_of
+from ...ops.nn.conv import Conv2DTransposeAttrs
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
 from .calls import Array, Declined, Facts, Run, facts_of, inferred, native
 from .copy import copy_into, dense
+from .generic import run_template
 from .product import multiply
 
 Outputs = list[Array]
@@ -40,7 +49,6 @@ KERNELS: dict[str, Callable[..., Kernel]] = {
     "filters": filters_kernel,
     "depthwise_filters": depthwise_filters_kernel,
     "added_parts": added_parts_kernel,
-    "fold": fold_kernel,
 }
 
 
@@ -76,17 +84,18 @@ def _convolution(
     arrays that run takes, if not all in order."""
 
     @lru_cache(PLANS)
-    def planned(op: Op, params: Any, facts: Facts) -> WindowPlan:
+    def planned(op: Op, params: Any, facts: Facts) -> WindowPlan | None:
         _check(params, facts)
         out = inferred(op, params, facts)[0].shape
         windows = job(convolution_of(params), out, *[shape for shape, _ in facts])
         if not min(windows.out):
             raise Declined("empty")
-        return plan(windows, host(), facts[0][1])
+        return None if suits_taps(windows) else plan(windows, host(), facts[0][1])
 
     def call(op: Op, params: Any, arrays: Sequence[Array]) -> Outputs:
         chosen = [arrays[place] for place in places] if places else arrays
-        return run(planned(op, params, facts_of(arrays)), *chosen)
+        made = planned(op, params, facts_of(arrays))
+        return _by_taps(params, *chosen) if made is None else run(made, *chosen)
 
     return native(name, fitting=False)(call)
 
@@ -97,8 +106,6 @@ def _convolution(
 def _run_sum(plan: WindowPlan, source: Array, weight: Array, *bias: Array) -> Outputs:
     out = np.empty(plan.out, source.dtype)
     added = bias[0] if bias else np.zeros(plan.out[1], source.dtype)
-    if plan.kind == "fold":
-        return _run_fold(plan, source, weight, dense(added), out)
     if plan.pointwise and not bias:
         return _run_pointwise(plan, source, weight, out)
     nonfinite = np.zeros(plan.lanes, source.dtype)
@@ -109,19 +116,20 @@ def _run_sum(plan: WindowPlan, source: Array, weight: Array, *bias: Array) -> Ou
     return [out]
 
 
-def _run_fold(plan: WindowPlan, source: Array, weight: Array, bias: Array, out: Array) -> Outputs:
-    """Products of all windows by matrix products, for each group, then their sums."""
-    images, channels, *extents = source.shape
-    groups = plan.out[1] // weight.shape[1]
-    filters = weight.reshape(groups, channels // groups, -1)
-    windows = source.reshape(images, groups, channels // groups, extents[0] * extents[1])
-    if windows.shape[1] == windows.shape[3] == 1:
-        products = multiply(windows[:, 0, :, 0], filters[0])
-    else:
-        products = multiply(filters.swapaxes(-1, -2), windows)
-    arrays = (products, bias, plan.tables[0], out)
-    _kernel("fold", source.dtype).run(arrays, plan.scalars, plan.turns, plan.work)
-    return [out]
+def _by_taps(params: Any, source: Array, weight: Array, *bias: Array) -> Outputs:
+    """A transposed convolution, or a gradient that is one, by the template of models."""
+    given = _transpose(params, weight.shape[1] * params.groups, bool(bias))
+    return run_template(_TRANSPOSE, given, [source, weight, *bias])
+
+
+@lru_cache(256)
+def _transpose(params: Any, channels: int, use_bias: bool) -> Conv2DTransposeAttrs:
+    names = ("kernel_size", "strides", "padding", "dilation", "groups")
+    same = {name: getattr(params, name) for name in names}
+    return Conv2DTransposeAttrs(channels=channels, use_bias=use_bias, **same)
+
+
+_TRANSPOSE = Op.get("conv2d_transpose")
 
 
 def _run_pointwise(plan: WindowPlan, source: Array, weight: Array, out: Array) -> Outputs:

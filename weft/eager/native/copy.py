@@ -13,8 +13,8 @@ from ...base.cpu_facts import COSTS
 from ...base.dtype import DTYPES, DType
 from ...core.op import Op
 from ...lower.cpu.nest import BLOCK_ELEMENTS
-from ...lower.cpu.open.element import Walk, copy_kernel
-from ...lower.cpu.open.transposed import BLOCK, transposed_copy
+from ...lower.cpu.nests.element import Walk, copy_kernel
+from ...lower.cpu.nests.transposed_copy import BLOCK, transposed_copy
 from .calls import Array, count_declined, native
 from .kernels import kernel
 from .strides import Axis, has_steps, joined, memory_order, steps_of

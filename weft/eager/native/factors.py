@@ -11,7 +11,7 @@ import numpy as np
 from ...base.cpu_facts import COSTS
 from ...base.dtype import INT32
 from ...core.op import Op
-from ...lower.cpu.open.matrices.elimination import COLUMNS, panel_kernel, substitution_kernel
+from ...lower.cpu.matrices.elimination import COLUMNS, panel_kernel, substitution_kernel
 from ...ops.linalg._elimination import first_zero, permutation
 from .calls import Array, Declined, floats, native
 from .copy import dense

@@ -13,7 +13,7 @@ from ...compiler.disk_cache import is_own
 from ...core.op import Op
 from ...core.pattern import OpPattern
 from ...core.plan import Plan
-from ...lower.cpu.open.element import Element, element_of
+from ...lower.cpu.nests.element import Element, element_of
 from ..autograd.derivative import KEPT_PROGRAMS, Wanted
 from .calls import Array, Reason, count_declined
 from .generic import run_computed

@@ -13,7 +13,7 @@ from ...base.cpu_facts import COSTS
 from ...base.dtype import FLOAT32, FLOAT64, INT64
 from ...base.shape import normalize_axis
 from ...core.op import Op
-from ...lower.cpu.open.indexed import ROW_BLOCK, add_rows_kernel, elements_kernel, nonzero_kernel
+from ...lower.cpu.nests.indexed import ROW_BLOCK, add_rows_kernel, elements_kernel, nonzero_kernel
 from ...ops.shape.index import row_numbers
 from .calls import Array, Declined, attempted, native, not_empty, numbers
 from .copy import dense

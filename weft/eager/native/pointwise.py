@@ -14,7 +14,7 @@ from ...compiler.disk_cache import is_own
 from ...compiler.open.kernels import open_kernel
 from ...core.op import Op
 from ...lower.cpu.nest import BLOCK_ELEMENTS
-from ...lower.cpu.open.element import Element, Walk, element_kernel, element_of
+from ...lower.cpu.nests.element import Element, Walk, element_kernel, element_of
 from ...ops.math import broadcast  # noqa: F401  operators named here
 from ...runtime.cpu.open_kernel import OpenKernel
 from .calls import Array, Declined, attempted

@@ -12,9 +12,9 @@ import numpy as np
 from ...base.cpu_target import CpuTarget, host
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import DTypeError, LayoutError, ShapeError
-from ...lower.cpu.open.matrices.product import product_kernel
-from ...lower.cpu.open.matrices.skinny_product import ACROSS, MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
-from ...lower.cpu.open.tile import TileSize, tile_size
+from ...lower.cpu.matrices.open_tile import TileSize, tile_size
+from ...lower.cpu.matrices.skinny_product import ACROSS, MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
+from ...lower.cpu.matrices.strided_product import product_kernel
 from ...lower.cpu.product import panel_elements
 from ...lower.cpu.product_turns import TURNS_PER_CORE, even_part, products_per_nanosecond, turn_of
 from ...runtime.cpu.open_kernel import OpenKernel

@@ -15,7 +15,7 @@ from ...base.cpu_facts import COSTS
 from ...base.cpu_target import CpuTarget
 from ...base.draws import BLOCK, drawn_in_blocks
 from ...base.dtype import DTYPES, FLOAT32, FLOAT64, DType
-from ...lower.cpu.open.hoist import vector_loop
+from ...lower.cpu.nests.hoist import vector_loop
 from ...ops.random._twister import Words, box_muller, next_word
 from ...te.loops import Store
 from ...te.transform import lower_vectors

@@ -9,7 +9,7 @@ from .byte_product import byte_product_kernels
 from .conv_grad import filter_kernels, gradient_kernels, plain_conv_kernels, tap_kernels
 from .pool_grad import POOL_GRADIENTS, pool_grad_kernels
 from .product import batched_kernels, product_kernels
-from .row_kernel import row_kernels
+from .row_wise.row_kernel import row_kernels
 from .scan import SCANS, scan_kernels
 from .stage import stage_kernel
 from .weight_only.levels import level_product_kernels

@@ -26,8 +26,8 @@ from ...te.visit import masked_load
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Temporary, kernel_name
 from .blocked_pool_grad import blocked_pool_grad_kernel
-from .open.hoist import vector_loop
-from .open.tile import lanes_from
+from .matrices.open_tile import lanes_from
+from .nests.hoist import vector_loop
 from .stage import lower_group
 from .taps import Line, Reach, reach, windows_inside
 

@@ -29,8 +29,8 @@ from ...te.visit import masked_load
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Strides, kernel_name
 from ..long_sums import LONG_PRODUCT
-from .open.matrices.pack import Columns, pack_panel, pack_rows
-from .open.tile import TileSize, ceil_div, clamped, lanes_from, opaque, tile_size
+from .matrices.open_tile import TileSize, ceil_div, clamped, lanes_from, opaque, tile_size
+from .matrices.pack import Columns, pack_panel, pack_rows
 from .product_turns import BLOCK, even_part, far_packing, turn_of
 from .stage import lower_group
 from .tile import balanced, registers

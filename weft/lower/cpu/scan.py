@@ -30,7 +30,7 @@ from ...te.visit import masked_load
 from ..epilogue import static_spec
 from ..group import LoweredKernel, Temporary, kernel_name
 from ..loop_bodies import loop_body_kernels
-from .open.hoist import vector_loop
+from .nests.hoist import vector_loop
 from .stage import lower_group
 
 BLOCK = 256  # columns that have their states in scratch

@@ -17,7 +17,7 @@ from ...te.tensor import Tensor
 from ..axes import extents_of, peeled, reductions
 from ..chunks import is_product, reads_once
 from ..group import LoweredKernel, Strides, lower_stages, stage_buffers
-from .open_stages import nests_kernel
+from .nests.open_stages import nest_kernel
 from .pointwise import pointwise_kernel
 from .reduction import has_vectors, reduction_kernel
 
@@ -44,7 +44,7 @@ def stage_kernel(
     axes, body = peeled(loop_nest([output], buffers), output.shape)
     inside = _open_inside([*buffers, output], reduced)
     if summed and not strides and all(map(reads_once, summed)):
-        return nests_kernel(name, [output], 0, places, target, _trace_of([*buffers, output]), strides)
+        return nest_kernel(name, output, places, target, _trace_of([*buffers, output]), strides)
     product = bool(inside) and any(map(is_product, summed))
     in_tiles = product and has_vectors(axes, body, target)
     has_gaps = strides is not None and any(places[tensor] in strides for tensor in buffers)
@@ -53,8 +53,7 @@ def stage_kernel(
     if (product and not in_tiles and long and narrow) or (inside and has_gaps and not axes):
         raise NumberNeeded(inside[0])
     if inside and not in_tiles:
-        rows = max(len(axes) - 1, 1) if has_gaps else 0  # axes of what has gaps are not one
-        return nests_kernel(name, [output], rows, places, target, inside[0].trace, strides)
+        return nest_kernel(name, output, places, target, inside[0].trace, strides)
     make = reduction_kernel if reduced else pointwise_kernel
     kernel = make(name, list(buffers.values()), axes, body, target)
     work = prod(output.shape) * (prod(reduced) if reduced else target.facts.move_operations)

@@ -43,7 +43,7 @@ def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Cu
         inputs, output = [tensors[entry] for entry in group.inputs], tensors[group.outputs[0]]
         places: dict[Tensor, Hashable] = {tensors[entry]: entry for entry in group.inputs}
         if not any(map(is_open, (*output.shape, *extents_of(reductions(output, places))))):
-            rows = find_rows(inputs, output, HELD * MOST_THREADS * output.dtype.itemsize)
+            rows = find_rows(inputs, [output], HELD * MOST_THREADS * output.dtype.itemsize)
     if rows is None or not _fits(rows):
         return lower_stages(group, fact, target, stage_kernel)
     arguments = tuple(places.get(tensor, group.outputs[0]) for tensor in rows.buffers)
@@ -53,7 +53,7 @@ def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Cu
 
 def _fits(rows: Rows) -> bool:
     """Whether rows are one axis of neighbours, as long as the registers of a block hold."""
-    if not rows.in_row or len(rows.reduced) != 1:
+    if not rows.in_row or len(rows.reduced) != 1 or not rows.results[0].is_each:
         return False
     return rows.reduced[0].extent <= HELD * MOST_THREADS
 
@@ -62,7 +62,7 @@ class _RowKernel:
     def __init__(self, name: str, rows: Rows, target: CudaTarget) -> None:
         self.b, self.rows, self.name = KernelBuilder(name), rows, name
         intern = Interner()
-        self.value = intern(rows.value)
+        self.value, self.place = intern(rows.results[0].value), rows.results[0].place
         self.stages = [stage._replace(body=intern(stage.body)) for stage in rows.stages]
         self.axis = rows.reduced[0]
         self.lanes = self._lanes(target)
@@ -169,7 +169,7 @@ class _RowKernel:
 
     def _store(self) -> None:
         *_, out = self.rows.buffers.values()
-        value, place = self._prepared(self.value), substitute(self.rows.place, self.known)
+        value, place = self._prepared(self.value), substitute(self.place, self.known)
         for turn in range(self.turns):
             with self._where_there_is(turn):
                 self.b.store(out, self._at(place, turn), cast(self._at(value, turn), out.dtype))

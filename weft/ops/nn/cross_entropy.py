@@ -148,12 +148,14 @@ def _compute(params: CrossEntropyAttrs, x: te.Tensor, classes: te.Tensor) -> te.
 
 
 def _te_right(x: te.Tensor, classes: te.Tensor, axis: int) -> te.Tensor:
-    k = te.reduce_axis(x.shape[axis])
+    """What is given for the right class; 0 where there is none of that number."""
+    count = te.as_expr(x.shape[axis])
 
     def right(*i: Any) -> Any:
-        here = te.cast(classes[i], "int64").equal(k.var)
-        value = x[(*i[:axis], k.var, *i[axis:])]
-        return te.sum(te.select(here, value, te.const(0, x.dtype)), k)
+        own = te.cast(classes[i], "int64")
+        there = (own >= 0) & (own < count)
+        value = x[(*i[:axis], te.select(there, own, te.const(0, "int64")), *i[axis:])]
+        return te.select(there, value, te.const(0, x.dtype))
 
     return te.compute(classes.shape, right, name="right")
 

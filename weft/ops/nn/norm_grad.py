@@ -317,17 +317,18 @@ def _batch_compute(params: BatchNormAttrs, g: te.Tensor, x: te.Tensor, *vectors:
     axes = others_of(x.rank, channels)
     channel = lambda i: tuple([i[axis] for axis in channels])
     left = lambda i: x[i] - mean[channel(i)]
-    scale = lambda i: 1 / te.sqrt(var[channel(i)] + params.epsilon)
-    inner = lambda i: g[i] * gamma[channel(i)] if params.scale else g[i]
-    data = _te_gradient(x, axes, left, scale, inner, True)
+    along_left, plain = _te_sums(x, channels, [lambda i: g[i] * left(i), lambda i: g[i]])
     count = te.cast(te.as_expr(count_of(x, axes)), x.dtype)
+    scale = lambda c: 1 / te.sqrt(var[c] + params.epsilon)
 
     def element(*i: Any) -> Any:
         c = channel(i)
-        return data(i) + (to_mean[c] + left(i) * to_var[c] * 2) / count
+        factor = scale(c) * gamma[c] if params.scale else scale(c)
+        slope = (to_var[c] * 2 - along_left[c] * factor * scale(c) * scale(c)) / count
+        return g[i] * factor + left(i) * slope + (to_mean[c] - plain[c] * factor) / count
 
-    bodies = [lambda i: g[i] * (left(i) * scale(i)), lambda i: g[i]]
-    return te.compute(x.shape, element, name="data"), *_te_sums(x, channels, bodies)
+    by_gamma = te.compute(along_left.shape, lambda *c: along_left[c] * scale(c), name="gamma")
+    return te.compute(x.shape, element, name="data"), by_gamma, plain
 
 
 def _batch_second_gradient(ctx: Any, a: Any, to_gamma: Any, to_beta: Any) -> list[Any]:

@@ -17,7 +17,7 @@ from ....te.build import KernelBuilder
 from ....te.expr import Expr, ExprLike, Var, binary, cast, select
 from ....te.loops import Buffer
 from ....te.visit import masked_load
-from .tile import ceil_div, lanes_from
+from ..matrices.open_tile import ceil_div, lanes_from
 
 Scalars = TypeVar("Scalars", bound=Any)  # a tuple with names
 

@@ -17,7 +17,7 @@ A convolution is written around three things:
 
 All lanes and rows of a tile are computed: `read` must give the element of some row for rows that
 are not there (the last one: `clamped`), and stores must leave out what is not there. Columns of
-a matrix are packed by open/pack.py.
+a matrix are packed by pack.py.
 """
 
 from __future__ import annotations

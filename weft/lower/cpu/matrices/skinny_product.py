@@ -1,4 +1,4 @@
-"""Matrix products with few rows or columns, over open/operands.py: every element of the larger
+"""Matrix products with few rows or columns, over product_operands.py: every element of the larger
 matrix is read in place, and about as fast as memory gives it."""
 
 from __future__ import annotations
@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from .....base.cpu_target import CpuTarget
-from .....base.dtype import DType
-from .....te.build import KernelBuilder
-from .....te.expr import Expr, Shuffle, Var, as_expr, call, const, widen
-from .....te.loops import Buffer, Kernel
-from .....te.visit import masked_load
-from ...tile import registers
-from ..operands import Operands
-from ..tile import ceil_div, clamped, lanes_from, opaque
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, Shuffle, Var, as_expr, call, const, widen
+from ....te.loops import Buffer, Kernel
+from ....te.visit import masked_load
+from ..matrices.open_tile import ceil_div, clamped, lanes_from, opaque
+from ..tile import registers
+from .product_operands import Operands
 
 MAX_ROWS = 12  # of a skinny product
 RUN_BYTES = 2048  # of the columns of a turn

@@ -18,10 +18,11 @@ from ....base.dtype import DType
 from ....ops.nn._convolution import Convolution
 from ....ops.nn._windows import Windows
 from ..conv_filters import Form, chosen, open_sizes
+from ..matrices.open_tile import tile_size
 from ..taps import Line, Phase, phases
-from . import convolution, depthwise
+from . import depthwise
+from . import patch_convolution as convolution
 from .patches import Images, Part, Results
-from .tile import tile_size
 
 Shape = tuple[int, ...]
 Table = NDArray[Any]
@@ -179,12 +180,10 @@ def even_parts(total: int, parts: int, unit: int) -> int:
 
 
 def plan_sum(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
-    if job.deep == 1 and job.rows <= FEW_OUTPUTS:
+    if _is_planes(job):
         made = _plan_planes(job, target, dtype)
         if made is not None:
             return made
-    if job.transposed and job.out_steps == (1, 1) and _suits_fold(job):
-        return _plan_fold(job, target, dtype)
     places, parts = _parts(job)
     taps = [(place.dy, place.dx, place.number) for place in places]
     most = max(part[3] for part in parts)
@@ -205,22 +204,15 @@ def plan_sum(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
     return made._replace(pointwise=job.is_pointwise, transposed=job.transposed)
 
 
-def _suits_fold(job: WindowSum) -> bool:
-    """Whether few taps of a result stand on an element, and all products have room."""
-    windows = prod(job.source[2:])
-    products = job.out[0] * job.out[1] * prod(job.filters[2:]) * windows
-    return windows <= USEFUL * prod(job.out[2:]) and products <= MAX_PRODUCTS
+def suits_taps(job: WindowSum) -> bool:
+    """Whether few taps of a result stand on an element, so that a template that walks over those alone is better."""
+    few = prod(job.source[2:]) <= USEFUL * prod(job.out[2:])
+    return few and job.transposed and job.out_steps == (1, 1) and not _is_planes(job)
 
 
-def _plan_fold(job: WindowSum, target: CpuTarget, dtype: DType) -> WindowPlan:
-    """Products of all windows and filters, which the caller makes, are added where taps stand."""
-    places, parts = _parts(job)
-    taps = [(place.dy, place.dx, place.number) for place in places]
-    turns = job.out[0] * job.out[1]
-    scalars = (*job.source[2:], *job.out[2:], job.out[1], len(taps), turns)
-    work = prod(job.out) * len(taps) / (PLANE_PART * _products(target))
-    tables = (_table(taps), _table(parts))
-    return WindowPlan("fold", tables, scalars, job.out, 1, turns, work, target.lanes(dtype), False)
+def _is_planes(job: WindowSum) -> bool:
+    """Whether every channel is a group of its own, or nearly so."""
+    return job.deep == 1 and job.rows <= FEW_OUTPUTS
 
 
 def _weight_steps(job: WindowSum) -> tuple[int, ...]:

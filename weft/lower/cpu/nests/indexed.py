@@ -15,10 +15,10 @@ from ....te.expr import Expr, Var, as_expr, binary, cast, select
 from ....te.loops import For, Kernel, Store
 from ....te.schedule import bind_shared
 from ....te.transform import lower_vectors
+from ..matrices.open_tile import ceil_div
+from ..matrices.product_operands import UNBOUNDED
 from ..nest import coordinates, row_starts
 from .hoist import vector_loop
-from .operands import UNBOUNDED
-from .tile import ceil_div
 
 ROW_BLOCK = 512  # elements of rows that a turn adds
 

@@ -1,17 +1,17 @@
 """Matrix products of many rows, whose extents and strides are arguments: the template of lower/cpu/product.py over
-open/operands.py."""
+product_operands.py."""
 
 from __future__ import annotations
 
-from .....base.cpu_target import CpuTarget
-from .....base.dtype import DType
-from .....te.build import KernelBuilder
-from .....te.expr import Expr, select
-from .....te.loops import Kernel
-from .....te.visit import masked_load
-from ...product import Matrix, Packing, Product, open_plan, panel_elements
-from ..operands import Operands
-from ..tile import tile_size
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import DType
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, select
+from ....te.loops import Kernel
+from ....te.visit import masked_load
+from ..matrices.open_tile import tile_size
+from ..product import Matrix, Packing, Product, open_plan, panel_elements
+from .product_operands import Operands
 
 
 def product_kernel(target: CpuTarget, dtype: DType, pack_rows: bool) -> Kernel:

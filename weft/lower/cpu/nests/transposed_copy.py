@@ -13,10 +13,10 @@ from ....te.expr import Expr, Shuffle, binary, select
 from ....te.loops import Buffer, Kernel
 from ....te.transform import lower_vectors
 from ....te.visit import masked_load
+from ..matrices.open_tile import ceil_div, clamped, lanes_from
+from ..matrices.pack import GROUP_BYTES, VECTOR_BYTES, transposed
+from ..matrices.product_operands import UNBOUNDED
 from ..nest import row_starts
-from .matrices.pack import GROUP_BYTES, VECTOR_BYTES, transposed
-from .operands import UNBOUNDED
-from .tile import ceil_div, clamped, lanes_from
 
 BLOCK = 64  # elements along i of a turn: a few whole cache lines of x
 

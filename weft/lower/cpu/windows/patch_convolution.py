@@ -3,8 +3,8 @@
     out[n, c, y, x] = bias[c] + sum over channels r, taps t of source[n, r, ...] * weight[c, r, t]
 
 Each turn of the parallel loop makes some pixels of some channels: it packs what taps read for the
-pixels (open/patches.py), some products at a time, and multiplies weights, where they are, with that
-(open/tile.py). Pixels are counted over all images. In the transpose of a strided convolution there
+pixels (patches.py), some products at a time, and multiplies weights, where they are, with that
+(open_tile.py). Pixels are counted over all images. In the transpose of a strided convolution there
 is a part of the pixels for each remainder by the strides, with taps of its own.
 """
 
@@ -19,9 +19,7 @@ from ....te.build import KernelBuilder
 from ....te.expr import Expr, ExprLike, Var, binary, const, select, widen
 from ....te.loops import Kernel
 from ....te.visit import masked_load
-from .nonfinite import NonFinite
-from .patches import TAP_FIELDS, UNBOUNDED, Part, Patches, part_at, scalars, window_arguments
-from .tile import (
+from ..matrices.open_tile import (
     FEW,
     Panel,
     Sums,
@@ -34,6 +32,8 @@ from .tile import (
     row_tiles,
     tile_size,
 )
+from .nonfinite import NonFinite
+from .patches import TAP_FIELDS, UNBOUNDED, Part, Patches, part_at, scalars, window_arguments
 
 PANELS = 9 / 64  # of the second cache, for what is packed at a time
 MAX_DEPTH = 192  # products of a block, which leave a panel in the first cache

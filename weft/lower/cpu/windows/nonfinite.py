@@ -7,7 +7,7 @@ from ....base.dtype import DType
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, call, const, select
 from ....te.loops import Buffer
-from .tile import lanes_from
+from ..matrices.open_tile import lanes_from
 
 
 class NonFinite:

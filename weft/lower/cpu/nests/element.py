@@ -20,7 +20,7 @@ from ....te.tensor import Tensor
 from ....te.visit import loads, parts, postorder, rewrite
 from ...axes import Axis, Nest
 from ...group import reached_tensors
-from ..open_stages import nest_kernel
+from .open_stages import walked_kernel
 
 # Shapes for which an operator is asked what it does to an element, which must not depend on them.
 STANDS_IN, STANDS_IN_TOO = (2, 3), (5, 7)
@@ -134,7 +134,7 @@ def element_kernel(element: Element, walk: Walk, target: CpuTarget) -> Kernel:
         return Load(buffers[node.source], (*index[:-1], as_expr(0)) if node.source in single else index)
 
     nest = Nest(axes, bind_shared([Store(out, index, rewrite(element.value, read))]))
-    kernel = nest_kernel("pointwise", [*buffers.values(), out], [nest], walk.rank - 1, target, trace)
+    kernel = walked_kernel("pointwise", [*buffers.values(), out], nest, target, trace)
     return replace(kernel, scalars=tuple(trace.arguments))
 
 

@@ -17,9 +17,9 @@ from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, binary, call, const
 from ....te.loops import Buffer, Kernel
 from ....te.visit import masked_load
+from ..matrices.open_tile import ceil_div, lanes_from
 from .nonfinite import NonFinite
 from .patches import UNBOUNDED, Part, part_at, scalars, window_arguments
-from .tile import ceil_div, lanes_from
 
 TAP_FIELDS = 2
 ROWS = 7  # rows of windows side by side in registers: all or a half of most images' heights

@@ -1,5 +1,4 @@
-"""Rows of softmax as open kernels: softmax and its logarithm, cross entropy, the softmax of
-attention's masked scores; and their gradients. A row is read from memory once."""
+"""The softmax of attention's masked scores, in place, and its gradient. A row is read from memory once."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ from ....te.build import KernelBuilder
 from ....te.expr import Expr, Var, as_expr, minimum
 from ....te.loops import Buffer, Kernel, Store
 from ....te.transform import lower_vectors
-from .hoist import vector_loop
-from .row_sums import Segments, over_segments
+from ..nests.hoist import vector_loop
+from .row_sums import over_row
 
 At = Callable[[Expr], Expr]
 
@@ -41,8 +40,8 @@ class _Rows:
         return self._over("sum", (self.dtype, FLOAT64), value, count)
 
     def _over(self, combiner: str, dtypes: tuple[DType, DType], value: At, count: Expr | None = None) -> Expr:
-        segments = Segments(1, self.length if count is None else count)
-        return over_segments(self.b, combiner, dtypes, segments, self.lanes, lambda _, j: [value(j)], 1)[0]
+        length = self.length if count is None else count
+        return over_row(self.b, combiner, dtypes, length, self.lanes, lambda j: [value(j)], 1)[0]
 
     def powers(self, value: At, top: Expr, to: Buffer, start: Expr, count: Expr) -> Expr:
         """Stores exp(value - top), and sums it up."""
@@ -63,24 +62,6 @@ class _Rows:
         return self.b.let(name, te.cast(value, self.dtype))
 
 
-def softmax_kernel(logarithm: bool, dtype: DType, target: CpuTarget) -> Kernel:
-    """exp(x) / sum of exp(x), or the logarithm of that. Buffers: x, result."""
-    kernel = _Rows("softmax", dtype, target)
-    b, length, (x, y) = kernel.b, kernel.length, kernel.args("x", "y")
-    with b.parallel("row", kernel.rows) as row:
-        start = b.let("start", row * length)
-        read: At = lambda j: x[start + j]
-        top = kernel.top(read, length)
-        if logarithm:
-            total = kernel.sum(lambda j: te.exp(read(j) - top))
-            low = kernel.narrow("low", te.log(total))
-            kernel.each(y, start, lambda j: read(j) - top - low, as_expr(0), length)
-        else:
-            inverse = kernel.narrow("inverse", 1 / kernel.powers(read, top, y, start, length))
-            kernel.each(y, start, lambda j: y[start + j] * inverse, as_expr(0), length)
-    return lower_vectors(b.finish())
-
-
 def softmax_grad_kernel(dtype: DType, target: CpuTarget) -> Kernel:
     """dx = y (g - sum of g y). Buffers: g, y, dx, which may be g."""
     kernel = _Rows("softmax_grad", dtype, target)
@@ -90,50 +71,6 @@ def softmax_grad_kernel(dtype: DType, target: CpuTarget) -> Kernel:
         shared = kernel.narrow("shared", kernel.sum(lambda j: g[start + j] * y[start + j]))
         value = lambda j: y[start + j] * (g[start + j] - shared)
         kernel.each(dx, start, value, as_expr(0), length)
-    return lower_vectors(b.finish())
-
-
-def cross_entropy_kernel(smooth: bool, dtype: DType, target: CpuTarget) -> Kernel:
-    """log(sum of exp(x)) - x of the right class; 0 where that is negative. Buffers: x, classes, how
-    much the right class counts and how much each other one if `smooth`, in float64; losses."""
-    kernel = _Rows("cross_entropy", dtype, target)
-    b, length, (x,) = kernel.b, kernel.length, kernel.args("x")
-    classes, shares = b.arg("classes", INT64, (kernel.rows,)), b.arg("shares", FLOAT64, (2,))
-    losses = b.arg("losses", dtype, (kernel.rows,))
-    with b.parallel("row", kernel.rows) as row:
-        start, own = b.let("start", row * length), b.let("own", classes[row])
-        with b.when(own < 0):
-            b.store(losses, row, kernel.zero())
-        with b.otherwise():
-            read: At = lambda j: x[start + j]
-            top = kernel.top(read, length)
-            total = kernel.sum(lambda j: te.exp(read(j) - top))
-            right = te.cast(read(own) - top, FLOAT64)
-            if smooth:
-                even = kernel.sum(lambda j: read(j) - top)
-                right = right * shares[0] + even * shares[1]
-            b.store(losses, row, te.cast(te.log(total) - right, dtype))
-    return lower_vectors(b.finish())
-
-
-def cross_entropy_grad_kernel(dtype: DType, target: CpuTarget) -> Kernel:
-    """dx = g (softmax(x) - what is right of each class); 0 where the class is negative. Buffers: g,
-    x, classes, how much the right class counts and how much every one, in float64; dx."""
-    kernel = _Rows("cross_entropy_grad", dtype, target)
-    b, length, g = kernel.b, kernel.length, kernel.b.arg("g", dtype, (kernel.rows,))
-    (x,), classes = kernel.args("x"), b.arg("classes", INT64, (kernel.rows,))
-    shares, (dx,) = b.arg("shares", FLOAT64, (2,)), kernel.args("dx")
-    with b.parallel("row", kernel.rows) as row:
-        start, own = b.let("start", row * length), b.let("own", classes[row])
-        with b.when(own < 0):
-            kernel.each(dx, start, lambda j: kernel.zero(), as_expr(0), length)
-        with b.otherwise():
-            read: At = lambda j: x[start + j]
-            total = kernel.powers(read, kernel.top(read, length), dx, start, length)
-            given = b.let("given", te.cast(g[row], FLOAT64))
-            factor, even = (kernel.narrow("factor", given / total), kernel.narrow("even", given * shares[1]))
-            kernel.each(dx, start, lambda j: dx[start + j] * factor - even, as_expr(0), length)
-            b.store(dx, start + own, dx[start + own] - te.cast(given * shares[0], dtype))
     return lower_vectors(b.finish())
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .....te.build import KernelBuilder
-from .....te.expr import Expr, ExprLike, Shuffle, as_expr, binary, const, select
-from .....te.loops import Buffer
-from .....te.visit import masked_load
-from ..tile import TileSize, ceil_div, lanes_from
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, ExprLike, Shuffle, as_expr, binary, const, select
+from ....te.loops import Buffer
+from ....te.visit import masked_load
+from ..matrices.open_tile import TileSize, ceil_div, lanes_from
 
 GROUP_BYTES = 16  # within which machines exchange lanes at full speed
 VECTOR_BYTES = 32  # of vectors that are transposed: three ports exchange lanes of these, one of 64

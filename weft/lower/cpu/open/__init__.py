@@ -1,1 +1,0 @@
-"""Kernels whose extents are arguments: one serves all sizes of an operator's calls."""

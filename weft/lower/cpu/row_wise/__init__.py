@@ -1,0 +1,1 @@
+"""Rows: softmax, norms, cross entropy, attention's scores, and their gradients."""

@@ -1,0 +1,402 @@
+"""The template of softmax and the normalisations: a row at a time, while it is in the cache.
+
+Each turn computes the reductions of a row, then its elements with whatever follows. Where
+neighbours in memory are in one row, its elements lie in the lanes; otherwise neighbouring rows do.
+How many rows there are and how long they are, are numbers or arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import FLOAT32, FLOAT64, DType, is_float
+from ....core.fused import FusedGroup
+from ....core.ir import Fact, NodeEntry
+from ....te.build import KernelBuilder
+from ....te.expr import Binary, Call, Const, Expr, Load, Var, as_expr, cast, const, minimum
+from ....te.extents import Trace, is_open
+from ....te.loops import Buffer, Kernel, Stmt, Store
+from ....te.reducers import accumulator_dtype, combine, identity
+from ....te.schedule import bind_shared
+from ....te.tensor import Tensor
+from ....te.visit import Interner, free_of, loads, postorder, rewrite, substitute
+from ...axes import Axis
+from ...group import LoweredKernel, Temporary, joined_tensors, kernel_name, tensors_of
+from ...long_sums import finished
+from ...rows import RowResult, Rows, RowStage, find_rows
+from ...stages import stages
+from ..nest import lane_loop
+from ..nests.open_stages import nest_kernel
+from ..stage import lower_group
+
+SAVED = 1 / 16  # of the second cache, for exponentials that are needed again
+ABREAST = 4  # partial results side by side, to hide the latency of an addition
+OPEN_ABREAST = 2  # where it is an argument how many there are: the rest is more code
+TOGETHER = 4  # lanes that are combined at a time
+PART = 32  # times so many are added up before they join a wider sum
+ELEMENT_WORK, CALL_WORK = 8, 16  # of a walk over an element, and of a function
+
+
+Index = Mapping[Var, Expr]
+
+
+def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
+    """The kernels of a group that computes rows, or the generic ones where it does not."""
+    tensors = joined_tensors(group, tensors_of(group, fact))
+    inputs, outputs = ([tensors[entry] for entry in side] for side in (group.inputs, group.outputs))
+    places: dict[Tensor, Hashable] = dict(zip((*inputs, *outputs), (*group.inputs, *group.outputs)))
+    return _in_rows(kernel_name(group), inputs, outputs, places, target) or lower_group(group, fact, target)
+
+
+def compute_kernels(
+    name: str,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    places: dict[Tensor, Hashable],
+    target: CpuTarget,
+    trace: Trace,
+) -> list[LoweredKernel]:
+    """The kernels of a computation whose sizes are arguments: of rows, or one for each stage. What has no place yet
+    gets one between them."""
+    made = _in_rows(name, inputs, outputs, places, target)
+    if made:
+        return made
+    order = stages(inputs, outputs)
+    for tensor in order:
+        places.setdefault(tensor, Temporary(len(places), tensor.shape, tensor.dtype))
+    computes = any(_calls(tensor.body) for tensor in order if tensor.body is not None)
+    return [nest_kernel(f"{name}_{t.name}", t, places, target, trace, computes=computes) for t in order]
+
+
+def _in_rows(
+    name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], places: Mapping[Tensor, Hashable], target: CpuTarget
+) -> list[LoweredKernel]:
+    """The kernel of outputs that are computed in rows; none where they are not."""
+    rows = find_rows(inputs, outputs, target.caches[1])
+    if rows is None:
+        return []
+    kernel = _RowKernel(name, rows, target).kernel()
+    return [LoweredKernel(kernel, tuple([places[tensor] for tensor in rows.buffers]), _work(rows))]
+
+
+def _work(rows: Rows) -> Any:
+    bodies = [*(stage.body for stage in rows.stages), *(result.value for result in rows.results if result.is_each)]
+    calls = sum(_calls(body) for body in bodies)
+    elements = prod(axis.extent for axis in (*rows.kept, *rows.reduced))
+    return elements * (ELEMENT_WORK * len(bodies) + CALL_WORK * calls)
+
+
+def _calls(body: Expr) -> int:
+    return sum(isinstance(node, Call) for node in postorder((body,)))
+
+
+class _RowKernel:
+    def __init__(self, name: str, rows: Rows, target: CpuTarget) -> None:
+        self.b, self.rows = KernelBuilder(name), rows
+        self.vars = [axis.var for axis in rows.reduced]
+        self.lanes = min(target.lanes(dtype) for dtype in self._dtypes())
+        self.is_open = any(is_open(axis.extent) for axis in rows.reduced)
+        self.known: dict[Var, Expr] = {}  # indices of the row, results of its reductions
+        intern = Interner()
+        self.stages = [stage._replace(body=intern(stage.body)) for stage in rows.stages]
+        self.results = [result._replace(value=intern(result.value)) for result in rows.results]
+        self.each = [result for result in self.results if result.is_each]
+        nodes = {id(node) for node in postorder([result.value for result in self.each])}
+        again = [stage for stage in self.stages if id(stage.body) in nodes and _calls(stage.body)]
+        self.saving = again[-1] if again else None  # whose exponentials the elements need again
+        self.saved: Buffer | None = None
+        self.cached, self.lane = target.caches[1], tuple[Expr, ...]()
+
+    def kernel(self) -> Kernel:
+        b, kept = self.b, self.rows.kept
+        inner = None if self.rows.in_row else kept[-1]
+        outer = kept if inner is None else kept[:-1]
+        blocks = 1 if inner is None else (inner.extent + (self.lanes - 1)) // self.lanes
+        with b.parallel("p", prod(axis.extent for axis in outer) * blocks) as p:
+            number = p // blocks
+            for axis in reversed(outer):
+                self.known[axis.var] = b.let("row", number % axis.extent)
+                number = number // axis.extent
+            if inner is None:
+                self._row()
+            else:
+                self._neighbours(inner, b.let("block", p % blocks))
+        made = finished(replace(b.finish(), buffers=tuple(self.rows.buffers.values())))
+        traces = [axis.extent.trace for axis in self.rows.reduced if is_open(axis.extent)]
+        return replace(made, body=substitute(made.body, traces[0].equal)) if traces else made
+
+    def _dtypes(self) -> list[DType]:
+        """Of what each turn reads and writes."""
+        bodies = [*(stage.body for stage in self.rows.stages), *(result.value for result in self.rows.results)]
+        read = [load for body in bodies for load in loads(body) if not (self.rows.in_row and free_of(load, self.vars))]
+        written = [result.buffer.dtype for result in self.rows.results if result.is_each]
+        return [*map(_accumulated, self.rows.stages), *(load.dtype for load in read), *written]
+
+    def _passes(self) -> Iterator[list[RowStage]]:
+        """Stages that are reduced in one walk: none of them reads what another one gives."""
+        together: list[RowStage] = []
+        for stage in self.stages:
+            if not free_of(stage.body, [before.result for before in together]):
+                yield together
+                together = []
+            together.append(stage)
+        yield together
+
+    # Elements of a row in the lanes
+
+    def _row(self) -> None:
+        *outer, inner = self.rows.reduced
+        self._save([axis.extent for axis in self.rows.reduced])
+        for together in self._passes():
+            self._reduced(together)
+        self._results()
+        if self.each:
+            stores = self._stores()
+            with self._loops(outer) as at:
+                own = bind_shared([substitute(store, at) for store in stores])
+                self.b.emit(lane_loop(inner.var, 0, inner.extent, self.lanes, own))
+
+    def _reduced(self, together: list[RowStage]) -> None:
+        """Reductions of the row: in the lanes first, then over them in a fixed order."""
+        b, length = self.b, self.rows.reduced[-1].extent
+        lanes = self.lanes if is_open(length) else min(self.lanes, length)
+        full, rest = divmod(length, lanes)
+        computes = any(_calls(stage.body) for stage in together)  # for longer than an addition takes
+        abreast = (1 if computes or len(together) > 1 else OPEN_ABREAST) if is_open(length) else ABREAST
+        bodies = self._hoisted(together)
+        shares = [b.alloc("shares", self._total(stage), (lanes,)) for stage in together]
+        with self._vector(lanes) as lane:
+            after = as_expr(full * lanes) + lane if is_open(length) else None
+            values = self._over(together, bodies, full, lambda turn: turn * lanes + lane, abreast, after)
+            for share, value in zip(shares, values):
+                b.store(share, lane, value)
+        if not is_open(rest) and rest:
+            with self._vector(rest) as lane:
+                values = self._over(together, bodies, 1, lambda turn: full * lanes + lane, 1)
+                for stage, share, value in zip(together, shares, values):
+                    b.store(share, lane, combine(stage.combiner, share[lane], value))
+        for stage, share in zip(together, shares):
+            self._know(stage, self._over_lanes(stage, share, lanes))
+
+    def _know(self, stage: RowStage, value: Expr) -> None:
+        self.known[stage.result] = self.b.let(stage.result.name, cast(value, stage.result.dtype))
+
+    def _over_lanes(self, stage: RowStage, shares: Buffer, lanes: int) -> Expr:
+        """All shares; where sizes are arguments, some at a time, which is less code."""
+        if not self.is_open or lanes <= TOGETHER:
+            return _tree(stage, [self.b.let("share", shares[lane]) for lane in range(lanes)])
+        own = [self._accumulator(stage, shares.dtype) for _ in range(TOGETHER)]
+        with self.b.loop("turn", lanes // TOGETHER) as turn:
+            for number, acc in enumerate(own):
+                value = combine(stage.combiner, acc[()], shares[turn * TOGETHER + number])
+                self.b.store(acc, (), value)
+        return _tree(stage, [acc[()] for acc in own])
+
+    # Neighbouring rows in the lanes
+
+    def _neighbours(self, axis: Axis, block: Expr) -> None:
+        full, rest = divmod(axis.extent, self.lanes)
+        if is_open(axis.extent):
+            self._rows_at(axis.var, block * self.lanes, self.lanes, axis.extent)
+        elif full and rest:
+            with self.b.when(block < full):
+                self._rows_at(axis.var, block * self.lanes, self.lanes)
+            with self.b.otherwise():
+                self._rows_at(axis.var, as_expr(full * self.lanes), rest)
+        else:
+            self._rows_at(axis.var, block * self.lanes, self.lanes if full else rest)
+
+    def _rows_at(self, var: Var, first: Expr, lanes: int, end: Any = None) -> None:
+        """Rows side by side, of which those from `end` on are none."""
+        self._save([*(axis.extent for axis in self.rows.reduced), lanes])
+        with self._vector(lanes) as lane, nullcontext() if end is None else self.b.when(first + lane < end):
+            self.known[var], self.lane = first + lane, (lane,)
+            self._each_row()
+
+    def _each_row(self) -> None:
+        length = self.rows.reduced[-1].extent
+        for together in self._passes():
+            values = self._over(together, self._hoisted(together), length, lambda turn: turn, 1)
+            for stage, value in zip(together, values):
+                self._know(stage, value)
+        self._results()
+        if self.each:
+            stores = self._stores()
+            with self._loops(self.rows.reduced) as at:
+                self.b.emit(bind_shared([substitute(store, at) for store in stores]))
+
+    # Pieces of both
+
+    @contextmanager
+    def _vector(self, lanes: int) -> Iterator[Expr]:
+        if lanes == 1:
+            yield as_expr(0)
+        else:
+            with self.b.vector("lane", lanes) as lane:
+                yield lane
+
+    @contextmanager
+    def _loops(self, axes: Sequence[Axis]) -> Iterator[dict[Var, Expr]]:
+        """Loops over axes of the row: the value of each axis."""
+        with ExitStack() as stack:
+            yield {axis.var: stack.enter_context(self.b.loop(axis.var.name, axis.extent)) for axis in axes}
+
+    def _total(self, stage: RowStage) -> DType:
+        """What all of a row is added up in."""
+        own = _accumulated(stage)
+        return FLOAT64 if own == FLOAT32 and stage.combiner == "sum" and self.is_open else own
+
+    def _accumulator(self, stage: RowStage, dtype: DType | None = None) -> Buffer:
+        acc = self.b.alloc("acc", _accumulated(stage) if dtype is None else dtype, (), scope="register")
+        self.b.store(acc, (), identity(stage.combiner, acc.dtype))
+        return acc
+
+    def _over(
+        self,
+        together: Sequence[RowStage],
+        bodies: Sequence[Expr],
+        turns: Any,
+        place: Callable[[Expr], Expr],
+        abreast: int,
+        after: Expr | None = None,
+    ) -> list[Expr]:
+        """Reductions of a row over turns of its innermost axis, some side by side, and over the element `after` them if
+        it is in the row. Where it is an argument how many there are, they are in parts, which are added up in a
+        wider dtype."""
+        b, (*outer, inner) = self.b, self.rows.reduced
+        count = abreast if is_open(turns) else max(min(abreast, turns), 1)
+        groups, rest = divmod(turns, count)
+        totals = [self._accumulator(stage, self._total(stage)) for stage in together] if self.is_open else []
+
+        def accumulators(count: int) -> list[list[Buffer]]:
+            return [[self._accumulator(stage) for stage in together] for _ in range(count)]
+
+        own = [] if totals else accumulators(count)
+        with self._loops(outer) as at:
+
+            def step(number: int, turn: Expr) -> None:
+                self._step(together, bodies, own[number], {**at, inner.var: turn})
+
+            def steps(group: Expr) -> None:
+                for number in range(count):
+                    step(number, place(group * count + number))
+
+            if not totals:
+                with b.loop("turn", groups) as turn:
+                    steps(turn)
+                for number in range(rest):
+                    step(number, place(as_expr(groups * count + number)))
+            else:
+                whole = b.let("groups", groups)
+                with b.loop("part", (whole + (PART - 1)) // PART) as part:
+                    own = accumulators(count)
+                    first = b.let("first", part * PART)
+                    with b.loop("turn", minimum(whole - first, PART)) as turn:
+                        steps(first + turn)
+                    self._join(together, totals, own)
+                own = accumulators(1)
+                if count > 1:
+                    with b.loop("turn", rest) as turn:
+                        step(0, place(whole * count + turn))
+            if after is not None:
+                with b.when(after < inner.extent):
+                    step(0, after)
+            if totals:
+                self._join(together, totals, own)
+        if totals:
+            return [total[()] for total in totals]
+        return [_tree(stage, [acc[()] for acc in each]) for stage, *each in zip(together, *own)]
+
+    def _join(self, together: Sequence[RowStage], totals: Sequence[Buffer], own: Sequence[Sequence[Buffer]]) -> None:
+        for stage, total, *each in zip(together, totals, *own):
+            value = cast(_tree(stage, [acc[()] for acc in each]), total.dtype)
+            self.b.store(total, (), combine(stage.combiner, total[()], value))
+
+    def _step(self, together: Sequence[RowStage], bodies: Sequence[Expr], own: Sequence[Buffer], at: Index) -> None:
+        stores: list[Stmt] = []
+        for stage, body, acc in zip(together, bodies, own):
+            value = substitute(body, at)
+            stores.append(Store(acc, (), combine(stage.combiner, acc[()], cast(value, acc.dtype))))
+            if self.saved is not None and stage is self.saving:
+                stores.append(Store(self.saved, self._saved_at(at), value))
+        self.b.emit(bind_shared(stores))
+
+    def _save(self, shape: Sequence[Any]) -> None:
+        """Memory for exponentials that the elements need again, where there are some: of its own if that is known to be
+        small, else where the elements will be."""
+        self.saved = None
+        if self.saving is None:
+            return
+        dtype = self.saving.body.dtype
+        if any(map(is_open, shape)):
+            self.saved = self.each[0].buffer if [result.buffer.dtype for result in self.each] == [dtype] else None
+        elif prod(shape) * dtype.itemsize <= SAVED * self.cached:
+            self.saved = self.b.alloc("saved", dtype, shape)
+
+    def _saved_at(self, at: Index) -> tuple[Expr, ...]:
+        if self.saved is self.each[0].buffer:
+            return (substitute(self.each[0].place, {**self.known, **at}),)
+        return (*(at[var] for var in self.vars), *self.lane)
+
+    def _results(self) -> None:
+        """Stores what there is once for a row."""
+        for result in self.results:
+            if not result.is_each:
+                self.b.emit(bind_shared([self._store(result, result.value)]))
+
+    def _stores(self) -> list[Store]:
+        """What stores elements, at the axes of the row."""
+        values = [result.value for result in self.each]
+        if self.saved is not None and self.saving is not None:
+            saved, body = self.saved[self._saved_at({var: var for var in self.vars})], self.saving.body
+            values = [rewrite(value, lambda node: saved if node is body else node) for value in values]
+        return [self._store(result, value) for result, value in zip(self.each, self._bound(values))]
+
+    def _store(self, result: RowResult, value: Expr) -> Store:
+        stored = cast(substitute(value, self.known), result.buffer.dtype)
+        return Store(result.buffer, (substitute(result.place, self.known),), stored)
+
+    def _hoisted(self, together: Sequence[RowStage]) -> list[Expr]:
+        return self._bound([stage.body for stage in together])
+
+    def _bound(self, bodies: Sequence[Expr]) -> list[Expr]:
+        """Bodies over what is known, with all that is the same for the whole row bound before them; a division by such
+        a value becomes a multiplication."""
+        intern = Interner()
+        made: dict[int, Expr] = {}
+
+        def bind(label: str, value: Expr) -> Expr:
+            value = intern(value)
+            if id(value) not in made:
+                made[id(value)] = self.b.let(label, value)
+            return made[id(value)]
+
+        def hoist(node: Any) -> Any:
+            if not isinstance(node, Expr) or isinstance(node, Const):
+                return node
+            if not is_float(node.dtype) and not isinstance(node, Load):  # index arithmetic
+                return node
+            if free_of(node, self.vars):
+                return node if isinstance(node, Var) else bind("same", node)
+            if isinstance(node, Binary) and node.op == "div" and free_of(node.b, self.vars):
+                return node.a * bind("inverse", const(1, node.dtype) / node.b)
+            return node
+
+        return [rewrite(substitute(body, self.known), hoist) for body in bodies]
+
+
+def _accumulated(stage: RowStage) -> DType:
+    return accumulator_dtype(stage.combiner, stage.body.dtype)
+
+
+def _tree(stage: RowStage, items: Sequence[Expr]) -> Expr:
+    """All items combined, neighbours first."""
+    while len(items) > 1:
+        pairs = [combine(stage.combiner, a, b) for a, b in zip(items[::2], items[1::2])]
+        items = [*pairs, *items[len(pairs) * 2 :]]
+    return items[0]

@@ -1,0 +1,1 @@
+"""Convolutions of eager calls: sums over windows, whose sizes are arguments."""
