@@ -37,7 +37,15 @@ WITHOUT_GRADIENT = {
     "_winograd_conv2d": "put in place when a model is built, after gradients are taken",
     "_strided_attention": "put in place when a model is built, after gradients are taken",
     **dict.fromkeys(
-        ("_byte_panels", "_byte_image", "_byte_matmul", "_byte_conv2d", "_byte_depthwise"),
+        (
+            "_word_panels",
+            "_byte_image",
+            "_byte_matmul",
+            "_byte_conv2d",
+            "_byte_depthwise",
+            "_narrow_dense",
+            "_pair_matmul",
+        ),
         "put in place when a model is built, after gradients are taken",
     ),
     "_halo": "put in place when a model is built, after gradients are taken",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ..base.cpu_target import CpuTarget
 from ..codegen.cpu.compile import CODEGEN
-from ..lower.cpu.byte_layouts import BYTE_RULES
 from ..lower.cpu.dispatch import LOWERING
 from ..lower.cpu.layouts import LAYOUT_RULES
+from ..lower.cpu.words.byte_layouts import BYTE_RULES
+from ..lower.cpu.words.pair_layouts import PAIR_RULES
 from ..runtime.cpu.executor import RUNTIME
 from .backend import Backend
 
-CPU = Backend[CpuTarget](RUNTIME, LOWERING, CODEGEN, {**LAYOUT_RULES, **BYTE_RULES})
+CPU = Backend[CpuTarget](RUNTIME, LOWERING, CODEGEN, {**LAYOUT_RULES, **BYTE_RULES, **PAIR_RULES})

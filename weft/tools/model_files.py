@@ -86,27 +86,30 @@ def open_model(
     params: Path | str | None = None,
     threads: int | None = None,
     opt_level: int = 3,
+    precision: str = "fp32",
 ) -> Opened:
     """Reads a model: a file, or what `weft.compile` takes. Dimensions that are open get likely numbers."""
     if isinstance(model, (str, os.PathLike)):
         _check_source(Path(model))
     shapes = dict(shape or {})
-    first = _opened(model, shapes, params, threads, opt_level)
+    first = _opened(model, shapes, params, threads, opt_level, precision)
     free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
     taken = {name: dims for name, dims in likely_shapes(first.inputs).items() if name not in free}
     if not taken:
         return Opened(first, {}, first)
     try:
-        return Opened(_opened(model, {**shapes, **taken}, params, threads, opt_level), taken, first)
+        return Opened(_opened(model, {**shapes, **taken}, params, threads, opt_level, precision), taken, first)
     except Error as error:
         name, dims = next(iter(taken.items()))
         error.hint = f"the model may need other shapes: --shape {name}={','.join(map(str, dims))}"
         raise
 
 
-def _opened(model: Any, shapes: Shapes, params: Path | str | None, threads: int | None, level: int) -> CompiledModel:
+def _opened(
+    model: Any, shapes: Shapes, params: Path | str | None, threads: int | None, level: int, precision: str
+) -> CompiledModel:
     source = model if params is None else read_model(Path(model), Path(params), shapes)
-    return opened(source, shape=shapes, threads=threads, opt_level=level)
+    return opened(source, shape=shapes, threads=threads, precision=precision, opt_level=level)
 
 
 def arrays_of(model: Any, inputs: Mapping[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:
@@ -157,6 +160,7 @@ class ReadyModel:
         opt_level: int = 3,
         seed: int = 0,
         stages: Stages | None = None,
+        precision: str = "fp32",
     ) -> None:
         stages, shapes = stages or Stages(), dict(shape or {})
         stages.begin("read")
@@ -171,7 +175,7 @@ class ReadyModel:
         else:
             arrays = arrays_of(model, inputs or {}, shapes, params)
             known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
-            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level)
+            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level, precision)
             stages.begin("compile")
             compiled.prepare_known(stages.progress)
             self.model = compiled

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtype import as_dtype, dtype_name, is_float
-from ..base.errors import FormatError, InvalidValue, NotFound, OpenShapes
+from ..base.errors import FormatError, NotFound, OpenShapes
 from ..base.shape import is_static
 from ..base.shown import Shown, plain, rows, table
-from ..compiler.model import PRECISIONS, InputSpec
+from ..compiler.model import InputSpec
+from ..compiler.model_source import checked_precision
 from ..eager.autograd.modes import no_grad
 from ..eager.functions.create.data import from_numpy
 from ..jit.archive.load import load as load_script
@@ -126,16 +127,14 @@ def run_model(
     >>> run_model(weft.symbol.relu(x, name="y"), {"x": [-1.0, 2.0]}, repeat=1).outputs[0].value
     array([0., 2.], dtype=float32)
     """
-    if precision not in PRECISIONS:
-        raise InvalidValue(
-            f"precision {precision!r}", why="weft computes in " + ", ".join(PRECISIONS), hint="--precision fp32"
-        )
+    checked_precision(precision)
     named = read_labels(Path(labels)) if labels is not None else []
     stages = stages or Stages()
     if kind_of(model) == "TorchScript archive":
         run = _script_run(Path(model), dict(inputs or {}), shape or {}, seed)
     else:
-        run = _model_run(model, dict(inputs or {}), shape or {}, params, threads, opt_level, seed, stages)
+        given = dict(inputs or {})
+        run = _model_run(model, given, shape or {}, params, threads, opt_level, seed, stages, precision)
     stages.begin("run")
     values, seconds = _timed(run.call, repeat, stages)
     made = [Output(name, value, top_rows(value, top, named)) for name, value in zip(run.outputs, values)]
@@ -162,8 +161,9 @@ def _model_run(
     opt_level: int,
     seed: int,
     stages: Stages,
+    precision: str,
 ) -> _Run:
-    ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages)
+    ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages, precision)
     compiled = ready.model
     listed = [str(spec) for spec in compiled.inputs]
     call, report = (lambda: compiled.run(ready.inputs)), (lambda: str(compiled.report()))

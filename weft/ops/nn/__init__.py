@@ -12,6 +12,7 @@ from . import (
     dense_softmax,
     halo,
     integer,
+    narrow_products,
     norm,
     norm_grad,
     packed,
@@ -21,4 +22,5 @@ from . import (
     rnn,
     strided_attention,
     winograd,
+    word_panels,
 )

@@ -18,6 +18,7 @@ from .options import (
     level_option,
     model_argument,
     params_option,
+    precision_option,
     seed_option,
     shape_option,
     show,
@@ -33,6 +34,7 @@ from .options import (
 @shape_option
 @params_option
 @threads_option
+@precision_option
 @level_option
 @click.option("--rounds", type=click.IntRange(1), default=PROFILE_ROUNDS, show_default=True, help="the best of so many")
 @click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="write a trace for Perfetto or Chrome")
@@ -45,6 +47,7 @@ def command(
     shapes: tuple[str, ...],
     params: Path | None,
     threads: int | None,
+    precision: str,
     opt_level: int,
     rounds: int,
     trace: Path | None,
@@ -65,6 +68,7 @@ def command(
             shape=given_shapes(shapes),
             params=params,
             threads=threads,
+            precision=precision,
             opt_level=opt_level,
             rounds=rounds,
             seed=seed,
