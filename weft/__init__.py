@@ -86,6 +86,7 @@ _NAMES = {
     "list_ops": "core.op",
     "compile": "jit.compile.entry",
     "CompiledModel": "compiler.model",
+    "quantize": "compiler.quantise.entry",
     "save_param_dict": "base.param_dict",
     "load_param_dict": "base.param_dict",
     **PUBLIC_NAMES,

@@ -267,6 +267,11 @@ class CompiledModel:
         return self._graph
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it runs as one program, no shape of which values decide."""
+        return self._whole is not None
+
+    @property
     def source(self) -> ModelSource:
         """What it was made from, and how it is compiled."""
         return self._source
