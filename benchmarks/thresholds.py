@@ -100,13 +100,13 @@ def is_faster(name: str, attrs: dict[str, Any], arrays: list[Array]) -> bool:
     op = Op.get(name)
     params, kernel = params_of(op, attrs), kernel_of(op)
     try:
-        if kernel.native.run(params, arrays) is None:
+        if kernel.native(params, arrays) is None:
             return False
     except Declined:
         return False
     with np.errstate(all="ignore"):
         reference = seconds(lambda: op.call_with(kernel.reference, params, *arrays))
-        return seconds(lambda: kernel.native.run(params, arrays)) < reference
+        return seconds(lambda: kernel.native(params, arrays)) < reference
 
 
 def crossing(name: str, attrs: dict[str, Any], make: Make) -> int | None:

@@ -33,6 +33,15 @@ def test_symbolic_work_needs_no_llvm():
     assert child(code) == "False"
 
 
+def test_small_tensors_need_no_llvm_and_large_ones_do():
+    code = (
+        "import sys, weft; x = weft.tensor([1.0, -2.0], requires_grad=True); y = (x * 2 + 1).relu() @ x.exp();"
+        "print(y.item() > 0, 'llvmlite' in sys.modules, 'weft.lower' in sys.modules);"
+        "print(weft.ones(1 << 18).exp().sum().item() > 0, 'llvmlite' in sys.modules, 'weft.lower' in sys.modules)"
+    )
+    assert child(code).splitlines() == ["True False False", "True True True"]
+
+
 def test_every_public_name_is_there():
     for module in (weft, weft.compiler, weft.runtime):
         for name in module.__all__:

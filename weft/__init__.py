@@ -81,7 +81,7 @@ _NAMES = {
     "context": "base.device",
     "nd": "base.ndarray",
     "NDArray": "base.ndarray",
-    "Target": "base.cpu_target",
+    "Target": "base.target",
     "Op": "core.op",
     "list_ops": "core.op",
     "compile": "jit.compile.entry",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from weft.base.errors import InvalidValue
-from weft.base.plan import At, BufferRef, ExecPlan, HostStep, KernelStep, Launch, OpenWork, Slot, known
+from weft.base.plan import At, BufferRef, ExecPlan, HostStep, KernelStep, Launch, OpenWork, Slot, TensorMap, known
 from weft.base.sizes import LARGEST, NUMBER, SIZE, Guard, Row, SizeTable
 
 # Rows: n, 4, 4n, n - 4; served from n = 4 on
@@ -39,6 +39,23 @@ def test_bad_plans_are_refused():
         ExecPlan((KernelStep("k", (), (), Launch((-1, 1, 1))),), ())
     with pytest.raises(InvalidValue, match="scalar"):
         ExecPlan((KernelStep("k", (), (LARGEST + 2,)),), ())
+
+
+def test_maps_and_clusters_of_a_launch_are_checked_and_bound():
+    launch = Launch((LESS, 2, 1), (128, 1, 1), shared=4096, cluster=2, dependent=True)
+    mapped = TensorMap(0, "float16", (8, N), (FOUR_N,), (8, 64), offset=LESS)
+    step = KernelStep("k", (BufferRef(0),), (), launch, maps=(mapped,))
+    plan = ExecPlan((step,), (Slot("input", FOUR_N),), sizes=TABLE)
+    (found,) = plan.bound([6]).steps
+    assert found.launch == Launch((2, 2, 1), (128, 1, 1), 4096, 2, True)
+    assert found.maps == (TensorMap(0, "float16", (8, 6), (24,), (8, 64), offset=2),)
+    for wrong in (mapped._replace(buffer=1), mapped._replace(strides=()), mapped._replace(dims=(8, -1))):
+        with pytest.raises(InvalidValue, match="maps"):
+            ExecPlan((replace(step, maps=(wrong,)),), (Slot("input", FOUR_N),), sizes=TABLE)
+    with pytest.raises(InvalidValue, match="row 9"):
+        ExecPlan((replace(step, maps=(mapped._replace(offset=At(9)),)),), plan.slots, sizes=TABLE)
+    with pytest.raises(InvalidValue, match="clusters of 0"):
+        ExecPlan((replace(step, launch=launch._replace(cluster=0)),), plan.slots, sizes=TABLE)
 
 
 def open_plan():

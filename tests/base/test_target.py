@@ -243,7 +243,7 @@ def test_create():
 @pytest.mark.parametrize(
     ("text", "options", "error", "message"),
     [
-        ("cuda", {}, InvalidValue, "unknown target 'cuda'"),
+        ("rocm", {}, InvalidValue, "unknown target 'rocm'"),
         ("", {}, InvalidValue, "unknown target ''"),
         (None, {}, InvalidType, "text or a Target, not None"),
         ("llvm -mfpu=1", {}, InvalidValue, "'-mfpu=1' of a target is not understood"),

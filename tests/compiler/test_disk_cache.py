@@ -18,6 +18,7 @@ import weft
 from weft import symbol as sym
 from weft.base import config
 from weft.base.file_cache import FileCache, cache_folder, file_cache
+from weft.base.plan import KernelCode, Launch, TensorMap
 from weft.compiler import disk_cache, groups
 from weft.compiler.kernels import KernelCache, kernel_cache
 
@@ -305,6 +306,16 @@ def test_what_is_no_compiled_group_is_a_miss():
     rng = np.random.default_rng(9)
     for data in (b"", b"{}\n", b"[]\n", b'{"kernels": [{}], "objects": []}\n', random_bytes(rng)):
         assert disk_cache.decoded(data) is None
+
+
+def test_launches_and_maps_are_kept():
+    mapped = TensorMap(
+        1, "float16", (64, 7, 7, 2), (128, 896, 6272), (64, 128), 64, 256, (1, 2, 2, 1), ((-1, -1), (0, 1))
+    )
+    launch = Launch((7, 1, 1), (256, 1, 1), 90000, 4, True)
+    code = KernelCode("k", b"text", (), (), launch, "ptx", (mapped,))
+    kernel = disk_cache.CompiledKernel("named", code, (0, 1), 5)
+    assert disk_cache.decoded(disk_cache.encoded([kernel])) == [kernel]
 
 
 def test_the_shared_cache_is_the_one_in_use():

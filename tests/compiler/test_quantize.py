@@ -1,5 +1,7 @@
 """`weft.quantize`: against numpy's own levels, ONNX Runtime on the file that is written, and the model in floats."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from oracles import oracle
@@ -148,6 +150,17 @@ def test_ranges_of_streams():
 def _levelled(x, reached):
     scale, zero = scale_of(Range(*reached), "uint8")
     return (np.clip(np.rint(x / scale) + zero, 0, 255) - zero) * scale
+
+
+@pytest.mark.parametrize("method", ["minmax", "mse"])
+def test_a_trained_network_decides_the_same(method):
+    """Calibrated on other images than those that it is asked about."""
+    data = Path(weft.__file__).parent / "data"
+    seen, asked = (np.load(data / name)["images"] / np.float32(16) for name in ("digits_train.npz", "digits.npz"))
+    made = weft.quantize(data / "digits.onnx", [seen[:64], seen[64:192]], method)
+    wanted, found = (weft.compile(model)(asked)[0] for model in (data / "digits.onnx", made))
+    assert decibels(wanted, found) > 25
+    assert (wanted.argmax(1) == found.argmax(1)).mean() > 0.97
 
 
 def test_the_command(tmp_path):

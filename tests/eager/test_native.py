@@ -107,7 +107,7 @@ def test_views_are_read_where_they_are(case):
     swapped = [np.ascontiguousarray(a.swapaxes(0, -1)).swapaxes(0, -1) for a in arrays]
     spread = [np.repeat(a, 2, axis=-1)[..., ::2] for a in arrays]
     expected = case.reference(arrays)
-    run = kernel_of(case.op).native.run
+    run = kernel_of(case.op).native
     for views in (swapped, spread):
         with suppress(Declined):
             agrees(as_list(run(params_of(case.op, case.attrs), views)), expected)
@@ -131,7 +131,7 @@ def test_nothing_outside_the_arrays_is_touched(case, monkeypatch):
 def test_empty_arrays_are_left_to_the_reference(case):
     arrays = case.arrays((0, *case.sizes[0][1:]))
     with pytest.raises(Declined, match="empty"):
-        kernel_of(case.op).native.run(params_of(case.op, case.attrs), arrays)
+        kernel_of(case.op).native(params_of(case.op, case.attrs), arrays)
 
 
 def test_choice_depends_on_sizes_and_dtypes():
@@ -140,7 +140,7 @@ def test_choice_depends_on_sizes_and_dtypes():
     assert kernel.native_from == op.native_from == 64
     half = np.zeros((256, 256), "float16")
     with pytest.raises(Declined, match="dtype"):
-        kernel.native.run(params_of(op, {"axis": 1}), [half])
+        kernel.native(params_of(op, {"axis": 1}), [half])
 
 
 def test_infinite_gradients_stay_where_they_are():
@@ -150,7 +150,7 @@ def test_infinite_gradients_stay_where_they_are():
     g, x = (rng.standard_normal(s).astype("float32") for s in ((2, 3, 9, 12), (2, 3, 20, 7)))
     g[1, 2, 4, 5] = np.inf
     expected = op.call_with(Op.reference[op], params, g, x)
-    (found,) = as_list(kernel_of(op).native.run(params, [g, x]))
+    (found,) = as_list(kernel_of(op).native(params, [g, x]))
     assert np.isinf(expected).sum() < 9
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 

@@ -32,7 +32,7 @@ def agrees(found, expected):
 
 
 def native(name, params, *arrays):
-    return kernel_of(Op.get(name)).native.run(params, list(arrays))
+    return kernel_of(Op.get(name)).native(params, list(arrays))
 
 
 def either(name, params, *arrays):

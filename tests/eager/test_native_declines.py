@@ -13,8 +13,7 @@ from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import kernel_of
 from weft.eager.native import calls
-from weft.eager.native.calls import Declined
-from weft.eager.native.choice import NEVER
+from weft.eager.native.calls import NEVER, Declined
 from weft.eager.native.copy import copy_into
 from weft.eager.native.index import add_elements, add_rows, put_elements
 from weft.eager.native.pointwise import add_into
@@ -83,7 +82,7 @@ def counted():
 )
 def test_each_family_serves_or_says_why_not(name, attrs, served, others, declined, reason):
     op = Op.get(name)
-    run = kernel_of(op).native.run
+    run = kernel_of(op).native
     expected = op.call_with(Op.reference[op], params_of(op, attrs), *served)
     outputs = run(params_of(op, attrs), served)
     for output, wanted in zip(as_list(outputs), as_list(expected), strict=True):
@@ -193,7 +192,7 @@ def test_columns_of_operators_say_which_calls_are_native():
     assert kernel_of(op).native_from == NEVER
     op.native_from = 100
     assert kernel_of(op).native_from == 100
-    (made,) = kernel_of(op).native.run(None, [X])
+    (made,) = kernel_of(op).native(None, [X])
     np.testing.assert_array_equal(made, X * np.float32(1.5))
 
 

@@ -5,8 +5,9 @@ import pytest
 
 from weft.base import draws
 from weft.base.bits import MersenneTwister
-from weft.eager.native.random import NativeTwister, normal_blocks
+from weft.eager.native.random import normal_blocks
 from weft.eager.native.thresholds import FROM
+from weft.eager.native.twister import NativeTwister
 
 COUNTS = [FROM.drawn, FROM.drawn + 1, 624 * 7, 624 * 8 + 1, 50003]
 

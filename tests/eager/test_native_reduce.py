@@ -24,7 +24,7 @@ REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 
 def run(name, x, **attrs):
     op = Op.get(name)
-    return kernel_of(op).native.run(params_of(op, attrs), [x])
+    return kernel_of(op).native(params_of(op, attrs), [x])
 
 
 def reference(name, x, **attrs):

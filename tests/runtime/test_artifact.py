@@ -15,6 +15,7 @@ import pytest
 import weft
 from weft import symbol as sym
 from weft.base.errors import DTypeError, FormatError, NotFound, ShapeError, Unsupported
+from weft.base.plan import Launch, TensorMap
 from weft.core.op import Op
 from weft.runtime.artifact import load_program, save_program
 
@@ -52,6 +53,17 @@ def test_round_trip(saved):
     assert mine.kernels == its.kernels
     assert mine.arena_bytes == its.arena_bytes
     assert mine.code_bytes == its.code_bytes
+
+
+def test_launches_and_maps_of_steps_come_back(saved, tmp_path):
+    model, _, _ = saved
+    program = model.program
+    mapped = TensorMap(0, "bfloat16", (16, 4), (64,), (16, 4), 32, 128, (1, 2), ((-1, -1), (1, 0)))
+    launch = Launch((3, 2, 1), (128, 1, 1), 5000, 2, True)
+    steps = tuple(replace(step, launch=launch, maps=(mapped,)) for step in program.plan.steps)
+    changed = replace(program, plan=replace(program.plan, steps=steps))
+    save_program(changed, tmp_path / "changed.weft")
+    assert load_program(tmp_path / "changed.weft").plan.steps == steps
 
 
 def test_loaded_models_check_their_inputs(saved):

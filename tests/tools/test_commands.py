@@ -286,8 +286,12 @@ def test_profile_as_trace_and_page(tmp_path):
     assert sum(step["share"] for step in found["steps"]) == pytest.approx(1)
     assert {source for step in found["steps"] for source in step["sources"]} >= {"layer0", "layer12"}
     trace = json.loads((tmp_path / "t.json").read_text())
-    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    spans = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["pid"] == 0]
     assert [event["name"] for event in spans] == names
+    pieces = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["pid"] == 1]
+    assert [event["name"] for event in pieces] == names  # one thread does each in one go
+    lanes = [event["args"]["name"] for event in trace["traceEvents"] if event.get("name") == "thread_name"]
+    assert lanes[2:] == ["thread 0, which called"]
     ends = [event["ts"] + event["dur"] for event in spans]
     assert all(start["ts"] >= end - 1e-6 for start, end in zip(spans[1:], ends))
     page = (tmp_path / "p.html").read_text()

@@ -104,6 +104,29 @@ def test_onnxruntime_as_the_reference():
     assert {"layer2", "layer6", "layer12"} <= {layer.counterpart for layer in found.layers}
 
 
+@pytest.mark.parametrize("external", [False, True])
+def test_onnxruntime_finds_weights_and_nothing_is_written_beside_the_model(tmp_path, external):
+    oracle("onnxruntime")
+    rng = np.random.default_rng(3)
+    weight, bias = (rng.standard_normal(shape).astype("float32") for shape in ((200, 150), (150,)))
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w"], ["m"], name="product"),
+        onnx.helper.make_node("Add", ["m", "b"], ["a"], name="sum"),
+        onnx.helper.make_node("Tanh", ["a"], ["y"], name="end"),
+    ]
+    ends = [onnx.helper.make_tensor_value_info(name, 1, ["n", size]) for name, size in (("x", 200), ("y", 150))]
+    given = [onnx.numpy_helper.from_array(value, name) for name, value in (("w", weight), ("b", bias))]
+    graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], given)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    how = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0} if external else {}
+    onnx.save(model, tmp_path / "model.onnx", **how)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    found = compare_model(tmp_path / "model.onnx", ref="ort", shape={"x": (7, 200)})
+    assert found.ok, found
+    assert found.layers[-1].counterpart == "end"
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
 def test_a_wrong_kernel_is_found_by_name(wrong_kernel):
     found = compare_model(DIGITS)
     assert not found.ok
@@ -158,11 +181,88 @@ def test_the_script_of_a_healthy_weft_says_the_same(tmp_path, capsys, request):
     assert "the same" in capsys.readouterr().out
 
 
+def onnx_model(text):
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    return onnx.helper.make_model(onnx.parser.parse_graph(text), opset_imports=opsets, ir_version=8)
+
+
+BRANCHES = """m (float[n, 4] x) => (float[n, 4] y) {
+    t = Tanh(x)
+    s = ReduceSum<keepdims=0>(x)
+    zero = Constant<value_float=0.0>()
+    c = Greater(s, zero)
+    z = If(c) <then_branch = a () => (float[p, q] u) { u = Exp(t) },
+               else_branch = b () => (float[p, q] v) { v0 = Mul(t, t)  v1 = Add(v0, t)  v = Relu(v1) }>
+    y = Softmax(z)
+}"""
+NONZERO = """m (float[n] x) => (float[k] z) {
+    t = Tanh(x)  r = Relu(t)  y = NonZero(r)  q = Transpose(y)  g = GatherND(x, q)  z = Exp(g)
+}"""
+TURNS = """m (float[n] x, int64 turns) => (float[n] y) {
+    go = Constant<value = bool {1}>()
+    y = Loop(turns, go, x) <body = b (int64 i, bool c, float[n] a) => (bool d, float[n] e) { d = Identity(c)
+        f = Tanh(a)  e = Add(f, a) }>
+}"""
+
+
+@pytest.mark.parametrize(("sign", "walked"), [(1, "u"), (-1, "v")])
+def test_a_branch_is_walked_as_it_is_taken(sign, walked):
+    x = sign * np.random.default_rng(0).uniform(0.1, 2, (5, 4)).astype("float32")
+    found = compare_model(onnx_model(BRANCHES), inputs={"x": x})
+    assert found.ok, found
+    names = [layer.name for layer in found.layers]
+    assert names[-2:] == [walked, "y"]
+    assert "t" in names
+    assert [layer.number for layer in found.layers] == [*range(len(names))]
+    assert 0 <= max(output.difference.relative for output in found.outputs) < 1e-5
+
+
+def test_parts_behind_a_shape_that_values_decide_are_walked():
+    x = np.random.default_rng(0).standard_normal(50).astype("float32")
+    found = compare_model(onnx_model(NONZERO), inputs={"x": x})
+    assert found.ok, found
+    assert [layer.name for layer in found.layers] == ["r", "z"]
+    assert found.layers[-1].output == f"float32[{(x > 0).sum()}]"
+
+
+def test_bodies_of_loops_are_walked_once():
+    x = np.random.default_rng(0).standard_normal(6).astype("float32")
+    found = compare_model(onnx_model(TURNS), inputs={"x": x, "turns": np.int64(7)})
+    assert found.ok, found
+    assert [layer.name for layer in found.layers] == ["e"]
+
+
+def test_onnxruntime_beside_a_model_in_parts(tmp_path):
+    oracle("onnxruntime")
+    onnx.save(onnx_model(NONZERO), tmp_path / "m.onnx")
+    found = compare_model(tmp_path / "m.onnx", ref="ort", shape={"x": (64,)})
+    assert found.ok, found
+    assert found.layers[-1].counterpart == "z"
+
+
+def test_a_wrong_kernel_of_a_branch_is_found_and_cut_out(wrong_fused_kernel, tmp_path):
+    x = -np.random.default_rng(0).uniform(0.1, 2, (5, 4)).astype("float32")
+    found = bisect_model(onnx_model(BRANCHES), inputs={"x": x}, folder=tmp_path / "repro")
+    assert found.blame.kind == "kernel"
+    assert "v" in found.blame.nodes
+    assert 1 < len(found.nodes) < 5
+    right = compare_model(onnx_model(BRANCHES), inputs={"x": -x})
+    assert right.ok, right
+
+
+@pytest.mark.parametrize("shape", [None, {"x": (None, 4)}])
+def test_open_sizes_are_those_of_the_inputs(shape):
+    text = "m (float[n, 4] x) => (float[n, 4] y) { t = Tanh(x)  y = Softmax(t) }"
+    x = np.random.default_rng(0).standard_normal((11, 4)).astype("float32")
+    found = compare_model(onnx_model(text), inputs={"x": x}, shape=shape)
+    assert found.ok, found
+    assert found.layers[-1].output == "float32[11, 4]"
+    assert compare_model(onnx_model(text), shape=shape).ok  # likely ones, where none are given
+
+
 def test_what_cannot_be_walked_says_why():
-    graph = "m (float[4] x) => (int64[1, n] y) { y = NonZero(x) }"
-    model = onnx.helper.make_model(onnx.parser.parse_graph(graph))
-    with pytest.raises(Unsupported, match="cannot be walked"):
-        compare_model(model)
+    with pytest.raises(Unsupported, match="draws random numbers"):
+        compare_model(onnx_model("m (float[4] x) => (float[4] y) { r = RandomNormalLike(x)  y = Add(r, x) }"))
 
 
 def test_two_models(tmp_path):
@@ -201,6 +301,8 @@ def test_differences():
     assert next_one.ulp == pytest.approx(1)
     assert difference_of(np.float32([1, 0]), np.float32([0, 1])).cosine == 0
     assert difference_of(one, one[:2]).relative == np.inf
+    assert difference_of(np.float32(3), np.float64(2)).max_abs == 1
+    assert difference_of(np.array(np.nan), np.array(2.0)).first_nan == ()
 
 
 def test_plain_forms_are_those_of_numpy():

@@ -225,6 +225,11 @@ def test_plots_have_a_mark_for_every_step(browser):
     bars = browser.run("return [...document.querySelectorAll('.bar')].map(e => e.getBoundingClientRect().left)")
     assert len(bars) == steps
     assert bars == sorted(bars)
+    pieces = browser.run("return [...document.querySelectorAll('.piece')].map(e => Number(e.dataset.step))")
+    assert set(pieces) == set(range(steps))
+    threads = browser.run("return new Set(weft.program.pieces.map(([, thread]) => thread)).size")
+    lanes = browser.run("return new Set([...document.querySelectorAll('.piece')].map(e => e.getAttribute('y'))).size")
+    assert 1 <= lanes == threads <= browser.run("return weft.program.threads")
     browser.click("#tab-memory")
     arena = browser.run("return weft.program.slots.filter(slot => slot.role === 'arena').length")
     assert browser.run("return document.querySelectorAll('.slot').length") == arena

@@ -3,7 +3,7 @@ import { METRICS, differences, load } from "./data.js";
 import { codeView, nodeDetails, scopeDetails } from "./details.js";
 import { clear, h } from "./dom.js";
 import { Pane } from "./pane.js";
-import { living, memory, roofline, timeline } from "./plots.js";
+import { lanes, living, memory, roofline, timeline } from "./plots.js";
 import { comparison, stepTable } from "./tables.js";
 import * as units from "./units.js";
 
@@ -115,7 +115,7 @@ class App {
       graph: () => this.graphView,
       kernels: () => sheet("Kernels", `Times are ${told}. A row opens its code.`, stepTable(this, program)),
       memory: () => sheet("Memory", "Values between inputs and outputs share one arena: a box is a value, as long as it is alive, at the bytes it has.", living(program, width), memory(program, width, { step, onslot: (slot) => onstep(slot.first) }), familyLegend()),
-      timeline: () => sheet("Timeline", `Steps in order, ${told}.`, timeline(program, width, { step, onstep }), familyLegend(), stepTable(this, program)),
+      timeline: () => sheet("Timeline", `Steps in order, ${told}.`, timeline(program, width, { step, onstep }), program.pieces.length ? [h("h3", {}, "Threads"), h("p", { class: "quiet" }, "What each thread did in one whole run, the shortest of some; thread 0 is the one that called."), lanes(program, width, { step, onstep })] : null, familyLegend(), stepTable(this, program)),
       roofline: () => sheet("Roofline", `A dot is a step, as large as its time is long, ${told}. Lines are what one core of ${program.isa} can do.`, roofline(program, width, { step, onstep }), familyLegend()),
       compare: () => sheet(`${this.program.title} and ${this.other.title}`, "The graphs stand side by side under Graph.", comparison(this.program, this.other)),
     };

@@ -71,12 +71,13 @@ export function living(program, width) {
 /** What a step takes: measured, or what the plan reckons with. */
 export const duration = (program, step) => (program.measured ? step.seconds ?? 0 : step.nanoseconds / 1e9);
 
+const kind = (at) => (at.kernel ? family(at.operators.find((op) => ["product", "reduce"].includes(family(op))) ?? at.operators[0] ?? "") : "host");
+
 const ROWS = [["product", "products"], ["reduce", "reductions"], ["move", "moves"], ["plain", "element-wise"], ["host", "host"]];
 
 /** The steps one after the other, a row for each kind of work. */
 export function timeline(program, width, { step = null, onstep = () => {} } = {}) {
   const row = 34;
-  const kind = (at) => (at.kernel ? family(at.operators.find((op) => ["product", "reduce"].includes(family(op))) ?? at.operators[0] ?? "") : "host");
   const rows = ROWS.filter(([name]) => program.steps.some((at) => kind(at) === name));
   const height = 40 + row * rows.length;
   const inner = { x: 92, w: width - 92 - 14 };
@@ -92,6 +93,23 @@ export function timeline(program, width, { step = null, onstep = () => {} } = {}
   return plot(width, height, `steps of ${program.title} over time`,
     rows.map(([, label], i) => [grid(inner.x, 8 + row * i + row - 6, inner.x + inner.w, 8 + row * i + row - 6), text(inner.x - 8, 8 + row * i + 17, "end", label)]),
     ticks(total).map((at) => [grid(x(at), 4, x(at), height - 26), text(x(at), height - 10, "middle", units.seconds(at))]), bars);
+}
+
+/** What each thread did in one run: a row for each. */
+export function lanes(program, width, { step = null, onstep = () => {} } = {}) {
+  const row = 30;
+  const threads = [...new Set(program.pieces.map(([, thread]) => thread))].sort((a, b) => a - b);
+  const height = 36 + row * threads.length;
+  const inner = { x: 92, w: width - 92 - 14 };
+  const total = Math.max(...program.pieces.map(([, , began, spent]) => began + spent), 1e-12);
+  const x = (at) => inner.x + (at / total) * inner.w;
+  const bars = program.pieces.map(([number, thread, began, spent]) => {
+    const at = program.steps[number];
+    return s("rect", { class: `piece ${kind(at)} ${number === step ? "used" : ""}`, x: x(began), y: 6 + row * threads.indexOf(thread), width: Math.max(0.5, x(began + spent) - x(began) - 0.2), height: row - 8, rx: 1, "data-step": number, onclick: () => onstep(number) }, s("title", {}, `${number + 1}: ${at.name}, thread ${thread}, ${units.seconds(spent)}`));
+  });
+  return plot(width, height, `threads of ${program.title} over time`,
+    threads.map((thread, i) => [grid(inner.x, 6 + row * i + row - 5, inner.x + inner.w, 6 + row * i + row - 5), text(inner.x - 8, 6 + row * i + 15, "end", `thread ${thread}`)]),
+    ticks(total).map((at) => [grid(x(at), 2, x(at), height - 24), text(x(at), height - 8, "middle", units.seconds(at))]), bars);
 }
 
 /** Operations a second over operations a byte, below what one core can do. */

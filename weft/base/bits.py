@@ -33,13 +33,22 @@ class MersenneTwister:
     [3499211612, 581869302]
     """
 
-    __slots__ = ("_source", "fresh", "kept")
+    __slots__ = ("_seed", "_source", "fresh", "kept")
+    _source: np.random.MT19937
 
     def __init__(self, seed: int) -> None:
-        self._source = np.random.MT19937()
+        self._seed = seed
         self.kept: float | None = None
-        self.set_block(_spread(seed), WORDS)
         self.fresh = True
+
+    def __getattr__(self, name: str) -> Any:
+        """The first use of a generator makes its source: not before that numpy's random numbers are loaded."""
+        if name != "_source":
+            raise AttributeError(name)
+        fresh, self._source = self.fresh, np.random.MT19937()
+        self.set_block(_spread(self._seed), WORDS)
+        self.fresh = fresh
+        return self._source
 
     @property
     def position(self) -> int:

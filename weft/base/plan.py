@@ -45,10 +45,17 @@ def known(number: Number) -> int:
 
 class Launch(NamedTuple):
     """What a kernel is started over: so many blocks, of so many threads each. On a CPU the blocks along x are the
-    turns of its parallel loop. Where there are no blocks, nothing runs."""
+    turns of its parallel loop. Where there are no blocks, nothing runs.
+
+    On a GPU a block may have `shared` bytes beside those in the code, and so many blocks along x may be a `cluster`. A
+    `dependent` kernel may start before the one ahead of it ends: it waits itself, before it touches memory.
+    """
 
     blocks: tuple[Number, Number, Number] = (1, 1, 1)
     threads: Extents = (1, 1, 1)
+    shared: int = 0
+    cluster: int = 1
+    dependent: bool = False
 
     @property
     def turns(self) -> int:
@@ -58,6 +65,34 @@ class Launch(NamedTuple):
 
 ONCE = Launch()
 HOST = cpu()
+
+
+class TensorMap(NamedTuple):
+    """How a GPU's copy engine sees a buffer of a kernel, for which the kernel has a parameter behind its scalars.
+
+    Extents and boxes count elements, from the innermost axis on; strides, of all axes but that, and the offset from
+    the buffer's first element count bytes. With `corners` (lower and upper, along w and h) it copies patches of
+    images (w, h being the axes 1 and 2), and the box is (channels, pixels). The `element` "tfloat32" is a float32
+    that is rounded as it is copied.
+    """
+
+    buffer: int
+    element: str
+    dims: tuple[Number, ...]
+    strides: tuple[Number, ...]
+    box: tuple[int, ...]
+    swizzle: int = 128  # bytes: 0, 32, 64 or 128
+    offset: Number = 0
+    steps: tuple[int, ...] = ()  # from an element to the next, along each axis; all 1 if there are none
+    corners: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    def with_numbers(self, numbers: Sequence[int]) -> TensorMap:
+        """The same where the rows of the table of sizes have these numbers."""
+        return self._replace(
+            dims=tuple([resolved(dim, numbers) for dim in self.dims]),
+            strides=tuple([resolved(stride, numbers) for stride in self.strides]),
+            offset=resolved(self.offset, numbers),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +118,7 @@ class KernelCode:
     scalars: tuple[tuple[str, DType], ...] = ()
     launch: Launch | None = ONCE
     format: str = "object"
+    maps: tuple[TensorMap, ...] = ()
 
 
 class BufferRef(NamedTuple):
@@ -109,6 +145,7 @@ class KernelStep:
     scalars: tuple[Number, ...] = ()
     launch: Launch = ONCE
     work: float | OpenWork = 0.0
+    maps: tuple[TensorMap, ...] = ()
 
     @property
     def nanoseconds(self) -> float:
@@ -264,11 +301,12 @@ def _bound_step(step: Step, numbers: Sequence[int]) -> Step:
     launch, work = step.launch, step.work
     if launch is not ONCE:
         x, y, z = launch.blocks
-        launch = Launch((resolved(x, numbers), resolved(y, numbers), resolved(z, numbers)), launch.threads)
+        launch = launch._replace(blocks=(resolved(x, numbers), resolved(y, numbers), resolved(z, numbers)))
     if isinstance(work, OpenWork):
         work = work.each * numbers[work.elements.row]
     scalars = tuple([resolved(scalar, numbers) for scalar in step.scalars])
-    return KernelStep(step.kernel, refs, scalars, launch, work)
+    maps = tuple([tensor_map.with_numbers(numbers) for tensor_map in step.maps])
+    return KernelStep(step.kernel, refs, scalars, launch, work, maps)
 
 
 def _bound_host_step(step: HostStep, refs: tuple[BufferRef, ...], numbers: Sequence[int]) -> HostStep:
@@ -304,3 +342,17 @@ def _check_kernel_step(number: int, step: KernelStep, rows: int) -> None:
             raise InvalidValue(f"step {number} has the scalar {scalar}", why="it has 64 bits")
     if isinstance(step.work, OpenWork):
         check_row(step.work.elements, rows)
+    if step.launch.shared < 0 or step.launch.cluster < 1:
+        raise InvalidValue(f"step {number} has {step.launch.shared} shared bytes, clusters of {step.launch.cluster}")
+    for tensor_map in step.maps:
+        _check_map(number, tensor_map, len(step.buffers), rows)
+
+
+def _check_map(number: int, tensor_map: TensorMap, buffers: int, rows: int) -> None:
+    if not 0 <= tensor_map.buffer < buffers:
+        raise InvalidValue(f"step {number} maps buffer {tensor_map.buffer} of {buffers}")
+    if len(tensor_map.strides) != len(tensor_map.dims) - 1:
+        raise InvalidValue(f"step {number} maps {len(tensor_map.dims)} axes by {len(tensor_map.strides)} strides")
+    for open_number in (*tensor_map.dims, *tensor_map.strides, tensor_map.offset):
+        if not _is_within(open_number, LARGEST, rows):
+            raise InvalidValue(f"step {number} maps memory by {open_number}")

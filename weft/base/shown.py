@@ -6,7 +6,6 @@ class Found(Shown):            # a dataclass
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -72,6 +71,8 @@ def as_html(text: str) -> str:
     '<pre>a &lt; b</pre>'
     """
     cut = text if len(text) <= MOST_HTML else text[:MOST_HTML] + "\n..."
+    import html  # for notebooks alone
+
     return f"<pre>{html.escape(cut)}</pre>"
 
 

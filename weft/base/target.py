@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -11,6 +12,8 @@ from .errors import InvalidType, InvalidValue
 Parse = Callable[..., "Target"]  # (words of the text after the kind, **options) -> target
 
 _kinds: dict[str, Parse] = {}
+# weft's own, and the modules that register them when one is first asked for.
+_OWN_KINDS = {"cpu": "cpu_target", "llvm": "cpu_target", "cuda": "cuda_target"}
 
 
 class Target(ABC):
@@ -41,8 +44,11 @@ class Target(ABC):
         if not isinstance(target, str):
             raise InvalidType(f"a target is text or a Target, not {target!r}")
         kind, *words = target.split() or [""]
+        if kind not in _kinds and kind in _OWN_KINDS:
+            importlib.import_module(f".{_OWN_KINDS[kind]}", __package__)
         if kind not in _kinds:
-            raise InvalidValue(f"unknown target {target!r}", why="targets: " + ", ".join(sorted(_kinds)))
+            known = sorted(_kinds.keys() | _OWN_KINDS.keys())
+            raise InvalidValue(f"unknown target {target!r}", why="targets: " + ", ".join(known))
         return _kinds[kind](words, **options)
 
     @abstractmethod

@@ -10,7 +10,7 @@ from ..base.plan import BufferSpec, KernelCode, Launch
 from ..base.target import Target
 from ..te.expr import Const, Expr
 from ..te.grid import grid_of, launch_extents
-from ..te.loops import Buffer, Kernel, Store
+from ..te.loops import Buffer, Kernel, Store, WholeKernel
 from ..te.visit import postorder
 
 T = TypeVar("T", bound=Target)
@@ -33,7 +33,9 @@ class Codegen(Generic[T]):
         written = {s.buffer for s in postorder((kernel.body,)) if isinstance(s, Store)}
         buffers = tuple(_spec(buffer, buffer in written) for buffer in kernel.buffers)
         scalars = tuple((var.name, var.dtype) for var in kernel.scalars)
-        return KernelCode(kernel.name, code, buffers, scalars, _launch(kernel), self.format)
+        whole = kernel.body if isinstance(kernel.body, WholeKernel) else None
+        launch, maps = (_launch(kernel), ()) if whole is None else (whole.launch, whole.maps)
+        return KernelCode(kernel.name, code, buffers, scalars, launch, self.format, maps)
 
 
 def _launch(kernel: Kernel) -> Launch | None:

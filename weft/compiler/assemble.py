@@ -14,7 +14,7 @@ from ..base.device import Device
 from ..base.dtype import DTYPES, DType, dtype_name, has_native_code
 from ..base.errors import GraphError, ShapeError, Unsupported
 from ..base.memory import require
-from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelCode, KernelStep, Launch, OpenWork, Step
+from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelCode, KernelStep, Launch, OpenWork, Step, TensorMap
 from ..base.shape import is_static, numel, show
 from ..base.target import Target
 from ..core.fused import FusedGroup
@@ -50,13 +50,24 @@ class GroupSteps(NamedTuple):
     steps: range
 
 
+class StepMade(NamedTuple):
+    """A step of a program: the nodes it computes, its code (none where it runs on the host), and its element
+    operations."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    code: KernelCode | None
+    work: int
+
+
 class Assembled(NamedTuple):
-    """A program with what it was made from, for those who look at its values: where each entry is, and with which
+    """A program with what it was made from, for those who look at it: its steps, where each entry is, and with which
     strides in elements if it is not dense."""
 
     program: Program
     graph: Graph
     constants: Mapping[str, Array]
+    steps: tuple[StepMade, ...]
     groups: tuple[GroupSteps, ...]
     places: Mapping[Key, BufferRef]
     strides: Mapping[Key, tuple[int, ...]]
@@ -66,16 +77,6 @@ class Assembled(NamedTuple):
 
 
 _places, _rims = Op.get_attr("FPlaces"), Op.get_attr("FRim")
-
-
-class StepMade(NamedTuple):
-    """A step of a program: the nodes it computes, its code (none where it runs on the host), and its element
-    operations."""
-
-    name: str
-    nodes: tuple[Node, ...]
-    code: KernelCode | None
-    work: int
 
 
 def assemble(
@@ -144,6 +145,7 @@ class _Assembler:
         self.steps: list[Callable[[Mapping[Key, Any]], Step]] = []
         self.objects: dict[str, bytes] = {}
         self.kernels: list[KernelInfo] = []
+        self.made: list[StepMade] = []
         self.outputs_in_place: set[NodeEntry] = set()
         self.marks: list[GroupSteps] = []
         nodes = graph.indexed.nodes
@@ -460,7 +462,7 @@ class _Assembler:
             assert code.launch is not None
             self._step(code, keys, code.launch, work)
             self.kernels.append(self._info(name, code.name, nodes))
-            reached("step", assemble, StepMade(name, tuple(nodes), code, typical(work)), detail=True)
+            self.made.append(StepMade(name, tuple(nodes), code, typical(work)))
 
     def _nanoseconds(self, work: int) -> float:
         """How long one core takes for so many element operations, at its best."""
@@ -484,7 +486,8 @@ class _Assembler:
         each = self._nanoseconds(1)
         cost = OpenWork(each, At(work.row)) if isinstance(work, Extent) else work * each
         scalars = self.sizes.arguments if self.sizes is not None and code.scalars else ()
-        self.steps.append(lambda refs: KernelStep(code.name, tuple(refs[k] for k in keys), scalars, launch, cost))
+        maps = tuple(map(_planned_map, code.maps))
+        self.steps.append(lambda refs: KernelStep(code.name, tuple(refs[k] for k in keys), scalars, launch, cost, maps))
 
     def _host(
         self, group: FusedGroup, entries: Sequence[NodeEntry], fact: Callable[[NodeEntry], Fact] | None = None
@@ -514,7 +517,7 @@ class _Assembler:
             attrs["dims"] = [dims[entry] for entry in node.inputs]
         function = HOST_CONTROL if node.op.name in CONTROL_OPS else HOST_REFERENCE
         self.steps.append(lambda refs: HostStep(function, tuple(refs[key] for key in keys), attrs))
-        reached("step", assemble, StepMade(node.op.name, (node,), None, 0), detail=True)
+        self.made.append(StepMade(node.op.name, (node,), None, 0))
 
     def _dims(self, shape: Sequence[Any]) -> list[int | str]:
         return [*map(int, shape)] if self.sizes is None else [*map(self.sizes.dim_of, shape)]
@@ -549,7 +552,7 @@ class _Assembler:
         )
         constants = {node.name: value for node, value in zip(self.constants, self.values)}
         strides = self._strides(self.placing.parts)
-        return Assembled(program, self.graph, constants, tuple(self.marks), refs, strides)
+        return Assembled(program, self.graph, constants, tuple(self.made), tuple(self.marks), refs, strides)
 
     def _planned(self, spec: TensorSpec) -> TensorSpec:
         """An input or output as programs hold it: open sizes by their rows, and by name where they have one."""
@@ -572,6 +575,10 @@ def _names_inside(node: Node, dims: Mapping[NodeEntry, Sequence[int | str]]) -> 
 def _numbers(sizes: Sequence[Any]) -> tuple[Any, ...]:
     """Sizes as plans hold them."""
     return tuple(map(as_number, sizes))
+
+
+def _planned_map(found: TensorMap) -> TensorMap:
+    return found._replace(dims=_numbers(found.dims), strides=_numbers(found.strides), offset=as_number(found.offset))
 
 
 def _place_of(key: Any) -> Any:

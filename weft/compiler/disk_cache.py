@@ -19,7 +19,7 @@ import numpy as np
 
 from ..base.dtype import as_dtype, dtype_name
 from ..base.errors import Error
-from ..base.plan import BufferSpec, KernelCode, Launch
+from ..base.plan import BufferSpec, KernelCode, Launch, TensorMap
 from ..core.ir import Node
 from ..core.op import Op
 from ..lower.group import Temporary
@@ -144,6 +144,7 @@ def _described(kernel: CompiledKernel) -> dict[str, Any]:
         "scalars": [[name, dtype_name(dtype)] for name, dtype in code.scalars],
         "launch": code.launch,
         "format": code.format,
+        "maps": code.maps,
         "arguments": [_argument_text(argument) for argument in kernel.arguments],
         "work": kernel.work,
     }
@@ -162,10 +163,16 @@ def _kernel(row: dict[str, Any], objects: dict[str, bytes]) -> CompiledKernel:
         for name, dtype, shape, strides, alignment, written in row["buffers"]
     )
     scalars = tuple((name, as_dtype(dtype)) for name, dtype in row["scalars"])
-    launch = row["launch"] and Launch(*map(tuple, row["launch"]))
-    code = KernelCode(row["symbol"], objects[row["symbol"]], buffers, scalars, launch, row["format"])
+    launch = row["launch"] and Launch(*_tuples(row["launch"]))
+    maps = tuple(TensorMap(*_tuples(found)) for found in row["maps"])
+    code = KernelCode(row["symbol"], objects[row["symbol"]], buffers, scalars, launch, row["format"], maps)
     arguments = tuple(
         item if isinstance(item, int) else Temporary(item[0], tuple(item[1]), as_dtype(item[2]))
         for item in row["arguments"]
     )
     return CompiledKernel(row["name"], code, arguments, row["work"])
+
+
+def _tuples(found: Any) -> Any:
+    """Lists of JSON, three deep at most, as the tuples that they were."""
+    return tuple(map(_tuples, found)) if isinstance(found, list) else found

@@ -41,6 +41,7 @@ from .initial_values import initialised
 from .model_source import ModelSource, checked_precision, checked_specialise, packed, unpacked
 from .mutation import written_variables
 from .parts.delivery import Delivery
+from .parts.part import Look
 from .parts.schedule import Schedule
 from .prepare import as_arrays
 from .stages import reached
@@ -468,6 +469,16 @@ class CompiledModel:
             self._schedule.look = None
             for part in parts:
                 part.look = None
+
+    @contextmanager
+    def watching(self, look: Look) -> Iterator[None]:
+        """Has `look(executor, arrays)` told of every program that is run inside a `with` block, before it is, those of
+        branches and bodies of loops among them."""
+        self._schedule.watch_parts(look)
+        try:
+            yield
+        finally:
+            self._schedule.watch_parts(None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the program compiled last as one file, which `weft.runtime.load` runs."""

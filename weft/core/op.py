@@ -355,7 +355,10 @@ class Op:
         """The column of that name, an empty one if nobody has registered it."""
         _check_text("an operator attribute's name", key)
         with _lock:
-            return _columns.setdefault(key, OpMap(key))
+            column = _columns.get(key)
+            if column is None:
+                column = _columns[key] = OpMap(key)
+            return column
 
     def describe(self, text: str) -> Op:
         if not isinstance(text, str):

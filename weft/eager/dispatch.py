@@ -19,6 +19,7 @@ from ..core.op import Op, subscribe
 from ..ops._families import holomorphic
 from ..ops.math.elemwise import CastAttrs
 from ..ops.shape import views  # noqa: F401  operators named here
+from . import native
 from .autograd.anomaly import anomaly, remember_forward
 from .autograd.derivative import (
     KEPT_PROGRAMS,
@@ -31,9 +32,7 @@ from .autograd.derivative import (
 )
 from .autograd.modes import modes
 from .autograd.node import FREED, NO_EDGE, Grad, Meta, Node, NotDifferentiable, Saved, saved_class, sequence
-from .native.calls import Declined, count_declined
-from .native.choice import native_calls
-from .native.gradient import fused_gradient
+from .native.calls import Declined, NativeCall, count_declined, smallest
 from .native.thresholds import FROM
 from .tensor.memory import array_of
 from .tensor.tensor import Tensor, bind, tensor_of, untraced, wrap
@@ -79,8 +78,8 @@ class OpKernel:
         self.ufunc: Any = getattr(reference, "ufunc", None)
         self.takes_params = op.parser is not None or getattr(reference, "takes_params", False)
         self.differentiable = Op.gradient.contains(op)
-        self.native = native_calls(op)
-        self.native_from = self.native.smallest
+        self.native: NativeCall = self._first_native
+        self.native_from = smallest(op)
         self.views = Op.views.get(op) or (partial(_reshaped, op) if Op.alias.get(op) == {0: 0} else None)
         self.same_if_alike = op.same_if_alike
         self.composed = COMPOSED.get(op)
@@ -101,7 +100,7 @@ class OpKernel:
             for array in arrays:
                 if array.size >= self.native_from:
                     try:
-                        outputs = self.native.run(params, arrays)
+                        outputs = self.native(params, arrays)
                         if outputs is not None:
                             return outputs
                     except Declined as declined:
@@ -117,6 +116,11 @@ class OpKernel:
         except (ValueError, IndexError, TypeError) as error:
             shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
             raise RunError(f"{self.op.name} cannot be applied to {shapes}", why=str(error)) from error
+
+    def _first_native(self, params: Any, arrays: Sequence[Array]) -> Any:
+        """The first call that is large enough loads native code, which says how it runs the operator."""
+        self.native = native.native_call(self.op)
+        return self.native(params, arrays)
 
     def program(self, params: Any, inputs: int, outputs: int, complexity: Complexity | None) -> GradientProgram:
         return gradient_program(self.op, params, inputs, outputs, complexity)
@@ -375,7 +379,7 @@ class OpNode(Node):
         else:
             return None
         if wanted.fused is UNKNOWN:
-            wanted.fused = fused_gradient(wanted)
+            wanted.fused = native.fused_gradient(wanted)
             return self._fused(values)
         results = wanted.plan.results
         edges = [edge for edge, place in zip(self.next_functions, results) if place is not None]

@@ -24,7 +24,7 @@ import numpy as np
 from ..base.device import Device
 from ..base.dtype import as_dtype, dtype_name
 from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFound, Unsupported
-from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelStep, Launch, Number, OpenWork, Slot, Step
+from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelStep, Launch, Number, OpenWork, Slot, Step, TensorMap
 from ..base.shown import as_html
 from ..base.sizes import read_table
 from .bound import BoundStep
@@ -35,7 +35,7 @@ from .program import Array, KernelInfo, Program, TensorSpec, check_slots, descri
 from .report import Report, report_of
 
 FORMAT = "weft-program"
-VERSION = 5
+VERSION = 6
 
 
 def save_program(program: Program, path: str | os.PathLike[str]) -> None:
@@ -213,7 +213,7 @@ def _step_row(step: Step) -> list[Any]:
     refs = [list(ref) for ref in step.buffers]
     if isinstance(step, HostStep):
         return ["host", step.function, refs, dict(step.attrs)]
-    return ["kernel", step.kernel, refs, list(step.scalars), step.launch, step.work]
+    return ["kernel", step.kernel, refs, list(step.scalars), step.launch, step.work, step.maps]
 
 
 def _spec_row(spec: TensorSpec) -> list[Any]:
@@ -297,9 +297,26 @@ def _step(row: list[Any]) -> Step:
     refs = tuple(BufferRef(int(slot), _number(offset)) for slot, offset in row[2])
     if row[0] == "host":
         return HostStep(str(row[1]), refs, _host_attrs(row[3]))
-    (x, y, z), (a, b, c) = row[4]
-    launch = Launch((_number(x), _number(y), _number(z)), (int(a), int(b), int(c)))
-    return KernelStep(str(row[1]), refs, tuple(map(_number, row[3])), launch, _work(row[5]))
+    (x, y, z), (a, b, c), shared, cluster, dependent = row[4]
+    blocks = (_number(x), _number(y), _number(z))
+    launch = Launch(blocks, (int(a), int(b), int(c)), int(shared), int(cluster), bool(dependent))
+    maps = tuple(map(_tensor_map, row[6]))
+    return KernelStep(str(row[1]), refs, tuple(map(_number, row[3])), launch, _work(row[5]), maps)
+
+
+def _tensor_map(row: list[Any]) -> TensorMap:
+    buffer, element, dims, strides, box, swizzle, offset, steps, corners = row
+    return TensorMap(
+        int(buffer),
+        str(element),
+        tuple(map(_number, dims)),
+        tuple(map(_number, strides)),
+        tuple(map(int, box)),
+        int(swizzle),
+        _number(offset),
+        tuple(map(int, steps)),
+        None if corners is None else (tuple(map(int, corners[0])), tuple(map(int, corners[1]))),
+    )
 
 
 def _host_attrs(found: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import html
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ..base.shown import Shown, bytes_text, table
@@ -55,14 +55,31 @@ class StepTime:
         return self.bytes / self.seconds / 1e9 if self.seconds else 0.0
 
 
+class Piece(NamedTuple):
+    """What one thread did at a stretch in a whole run: a part of a step's parallel loop, or all of it. Thread 0 is the
+    one that called; `began` is seconds from the beginning of the run."""
+
+    step: int
+    thread: int
+    began: float
+    seconds: float
+
+
+def end_of(pieces: Sequence[Piece]) -> float:
+    """When the last piece of a run ended."""
+    return max((piece.began + piece.seconds for piece in pieces), default=0.0)
+
+
 @dataclass(frozen=True, repr=False)
 class Profile(Shown):
-    """The times of a program's steps, of `rounds` runs the best; `total` is that of a whole run as users call it."""
+    """The times of a program's steps, of `rounds` runs the best; `total` is that of a whole run as users call it.
+    `pieces` are what single threads did in the shortest of as many whole runs, by the time they began."""
 
     steps: list[StepTime]
     total: float
     rounds: int
     machine: Machine
+    pieces: list[Piece] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
@@ -91,20 +108,24 @@ class Profile(Shown):
         return f"{head}\n{made}{more}"
 
     def trace(self) -> dict[str, Any]:
-        """Chrome's trace format, which Perfetto opens: a lane for kernels and one for steps in Python. Kernels were run
-        and timed one by one, each by all threads; what single threads did is not known, and has no lanes."""
-        events: list[dict[str, Any]] = [
-            {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": f"weft, {self.machine.target}"}},
-            {"ph": "M", "pid": 0, "tid": 0, "name": "thread_name", "args": {"name": _lane(self.machine.threads)}},
-            {"ph": "M", "pid": 0, "tid": 1, "name": "thread_name", "args": {"name": "steps in Python"}},
+        """Chrome's trace format, which Perfetto opens. One process has the steps as they were timed, one by one, in a
+        lane for kernels and one for steps in Python; the other is a whole run, with a lane for each thread."""
+        events = [
+            _named(_ALONE, None, f"weft, steps one by one, {self.machine.target}"),
+            _named(_ALONE, 0, f"kernels, each on up to {self.machine.threads} threads"),
+            _named(_ALONE, 1, "steps in Python"),
         ]
-        at = 0.0
         for step in self.steps:
-            told = {"operators": list(step.operators), "sources": list(step.sources), "bytes": step.bytes}
             rates = {"GFLOP/s": step.gflops, "GB/s": step.gbytes, "of roofline": step.roofline}
-            place = {"pid": 0, "tid": 0 if step.native else 1, "ts": at * 1e6, "dur": step.seconds * 1e6}
-            events.append({"ph": "X", "name": step.name, "cat": "kernel", **place, "args": {**told, **rates}})
-            at += step.seconds
+            lane = 0 if step.native else 1
+            events.append(_event(step, (_ALONE, lane), step.began, step.seconds, {"bytes": step.bytes, **rates}))
+        if self.pieces:
+            events.append(_named(_WHOLE, None, "weft, a whole run"))
+        for thread in sorted({piece.thread for piece in self.pieces}):
+            events.append(_named(_WHOLE, thread, thread_title(thread)))
+        for piece in self.pieces:
+            step = self.steps[piece.step]
+            events.append(_event(step, (_WHOLE, piece.thread), piece.began, piece.seconds, {}))
         return {"traceEvents": events, "displayTimeUnit": "ns"}
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
@@ -134,7 +155,7 @@ class Profile(Shown):
 def host_profile(name: str, seconds: float) -> Profile:
     """The profile of a step in Python between programs."""
     step = StepTime(name, (name,), (), seconds, 1.0, 0, None, 0.0, False, 0.0)
-    return Profile([step], seconds, 1, Machine(1.0, 1.0, 1, "Python"))
+    return Profile([step], seconds, 1, Machine(1.0, 1.0, 1, "Python"), [Piece(0, 0, 0.0, seconds)])
 
 
 def joined(profiles: Sequence[Profile]) -> Profile:
@@ -146,7 +167,16 @@ def joined(profiles: Sequence[Profile]) -> Profile:
         made.append(replace(step, share=step.seconds / total, began=at))
         at += step.seconds
     first = max(profiles, key=lambda found: found.machine.flops)
-    return Profile(made, sum(found.total for found in profiles), first.rounds, first.machine)
+    return Profile(made, sum(found.total for found in profiles), first.rounds, first.machine, _joined_pieces(profiles))
+
+
+def _joined_pieces(profiles: Sequence[Profile]) -> list[Piece]:
+    made, steps, at = [], 0, 0.0
+    for found in profiles:
+        made += [piece._replace(step=piece.step + steps, began=piece.began + at) for piece in found.pieces]
+        steps += len(found.steps)
+        at += end_of(found.pieces)
+    return made
 
 
 _HEADERS = ("kernel", "from", "ms", "share", "GFLOP/s", "GB/s", "of roofline", "bytes")
@@ -166,8 +196,33 @@ def _cells(step: StepTime) -> tuple[str, ...]:
     )
 
 
-def _lane(threads: int) -> str:
-    return f"kernels, each on up to {threads} threads"
+def thread_title(thread: int) -> str:
+    return f"thread {thread}" if thread else "thread 0, which called"
+
+
+_ALONE, _WHOLE = 0, 1  # processes of a trace
+
+
+def _named(process: int, lane: int | None, name: str) -> dict[str, Any]:
+    """Gives a process of a trace, or a lane of it, a name."""
+    if lane is None:
+        return {"ph": "M", "pid": process, "name": "process_name", "args": {"name": name}}
+    return {"ph": "M", "pid": process, "tid": lane, "name": "thread_name", "args": {"name": name}}
+
+
+def _event(
+    step: StepTime, place: tuple[int, int], began: float, seconds: float, told: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "name": step.name,
+        "cat": "kernel" if step.native else "host",
+        "pid": place[0],
+        "tid": place[1],
+        "ts": began * 1e6,
+        "dur": seconds * 1e6,
+        "args": {"operators": list(step.operators), "sources": list(step.sources), **told},
+    }
 
 
 def step_times(

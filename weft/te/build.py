@@ -96,6 +96,11 @@ class KernelBuilder:
         self._buffers.append(argument)
         return argument
 
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """Those that the caller passes, so far."""
+        return tuple(self._buffers)
+
     def scalar(self, name: str) -> Var:
         """An int64 that the caller passes."""
         self._scalars.append(Var(name, INT64))

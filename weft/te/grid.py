@@ -74,7 +74,7 @@ def launch_extents(kernel: Kernel, scalars: Sequence[int] = ()) -> Launch:
     ...     with b.when(i * 128 + j < n):
     ...         b.store(y, i * 128 + j, i)
     >>> launch_extents(b.finish(), [1000])
-    Launch(blocks=(8, 1, 1), threads=(128, 1, 1))
+    Launch(blocks=(8, 1, 1), threads=(128, 1, 1), shared=0, cluster=1, dependent=False)
     """
     grid = grid_of(kernel)
     if grid is None:

@@ -1,6 +1,6 @@
 """Loop IR: what a kernel does, as loops over buffers.
 
-    s ::= For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier
+    s ::= For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | WholeKernel
 
 A Kernel has buffers and scalar arguments. Extents and strides are expressions, so one kernel can
 serve many sizes; constants where that pays. A name bound by For, Let or Alloc holds in its body
@@ -21,6 +21,7 @@ from typing import Literal, get_args
 
 from ..base.dtype import BOOL, DType, as_dtype
 from ..base.errors import DTypeError, InvalidValue
+from ..base.plan import Launch, TensorMap
 from .expr import Const, Expr, ExprLike, Load, Var, access_lanes, as_expr
 
 GridAxis = Literal["block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z"]
@@ -149,7 +150,23 @@ class Barrier:
     have written."""
 
 
-Stmt = For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WholeKernel:
+    """All that a kernel does, as one statement, for which the code generator of its target has a writer: what it is
+    launched over and the tensor maps it takes are decided. Its parts are what it stores."""
+
+    launch: Launch
+    maps: tuple[TensorMap, ...]
+
+    def loops(self) -> Stmt:
+        """What it means, as plain loops: what the interpreter runs."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+Stmt = For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | WholeKernel
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

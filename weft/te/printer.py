@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from ..base.dtype import BOOL, FLOAT32, INT64, DType, dtype_name
 from .expr import Binary, Call, Cast, Compare, Const, Expr, Load, Ramp, Reduce, Select, Shuffle, Unary, Var
-from .loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While
+from .loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While, WholeKernel
 from .tensor import Tensor
 from .visit import parts, postorder
 
@@ -241,6 +241,9 @@ class _Lines:
                 return [], [(part, 0) for part in node.body]
             case Barrier():
                 return ["barrier"], []
+            case WholeKernel():
+                stored = [part for part in parts(node) if isinstance(part, Store)]
+                return [f"{node}:"], [(part, 1) for part in stored]
         return self._leaf(node), []
 
     def _block(self, body: Stmt) -> list[tuple[Stmt | str, int]]:

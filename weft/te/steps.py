@@ -14,7 +14,7 @@ from ..base.dtype import BOOL, DType, is_float
 from ..base.errors import OutOfRange, RunError
 from .evaluate import Function, Value, function_of
 from .expr import Expr, Load, Var
-from .loops import Alloc, Barrier, Buffer, For, If, Let, Seq, Stmt, Store, While
+from .loops import Alloc, Barrier, Buffer, For, If, Let, Seq, Stmt, Store, While, WholeKernel
 from .visit import parts, postorder
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -222,6 +222,8 @@ def _pieces(node: Stmt, steps: list[Step]) -> list[Stmt | Callable[[], None]]:
             return [lambda: steps.append(lambda frame: _store(frame, node, values(frame)))]
         case Barrier():
             return [lambda: steps.append(wait)]
+        case WholeKernel():
+            return [node.loops()]
     return []
 
 

@@ -4,6 +4,7 @@ bottom-up rewriting, substitution and structural comparison. Iterative, linear i
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, cast, overload
 
 from .expr import (
@@ -29,6 +30,7 @@ from .expr import (
     widen,
 )
 from .loops import Alloc, Barrier, For, If, Let, Prefetch, Seq, Stmt, Store, While
+from .tensor_cores.product import Product
 
 Node = Expr | Stmt
 N = TypeVar("N", bound=Node)
@@ -61,6 +63,7 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Seq: lambda s: s.body,
     Prefetch: lambda s: s.indices,
     Barrier: lambda s: (),
+    Product: lambda s: (s.store,),
 }
 
 
@@ -125,6 +128,7 @@ _REBUILD: dict[type, Callable[[Any, Any], Any]] = {
     If: lambda s, p: If(*p),
     Seq: lambda s, p: Seq(tuple(p)),
     Prefetch: lambda s, p: Prefetch(s.buffer, tuple(p), s.level),
+    Product: lambda s, p: replace(s, store=p[0]),
 }
 
 

@@ -21,11 +21,11 @@ from ..core.ir import Node, NodeEntry
 from ..core.json_save import graph_to_json
 from ..core.symbol import Symbol, Variable
 from ..runtime.program import Array
-from .compare import TOLERANCE, Blame, Comparison, compared, compiled_for, graph_outputs
+from .compare import TOLERANCE, Blame, Comparison, closed_model, compared, graph_outputs, joined
 from .differences import difference_of
 from .model_files import Shapes
 from .progress import Stages
-from .values import Compilation, Reference
+from .values import Compilation, Reference, visit_programs
 
 MOST_NODES = 4  # of a cut that is looked for first
 LARGEST = 12  # of one that is taken if no smaller one shows it
@@ -93,14 +93,24 @@ def bisect_model(
     True
     """
     stages = stages or Stages()
-    found, feed = compiled_for(model, inputs, shape, params, threads, opt_level, seed, stages)
+    source, feed = closed_model(model, inputs, shape, params, threads, opt_level, seed, stages)
     name = Path(model).name if isinstance(model, (str, Path)) else type(model).__name__
-    stages.begin("compare")
-    comparison = compared(name, found, feed, "fp64", None, tolerance, threads, stages)
+    parts: list[Comparison] = []
+    wrong: list[tuple[Compilation, dict[str, Array]]] = []  # the first program that is, and what it ran on
+
+    def visit(found: Compilation, arrays: Mapping[str, Array]) -> None:
+        if not wrong:
+            stages.begin("compare")
+            parts.append(compared(name, found, arrays, "fp64", None, tolerance, threads, stages))
+            if parts[-1].blame is not None:
+                wrong.append((found, {key: np.array(array) for key, array in arrays.items()}))
+
+    visit_programs(source, feed, visit, stages.progress)
+    comparison = joined(parts, name, "fp64", tolerance)
     if comparison.blame is None:
         return Bisection(name, None, (), 0.0, "", comparison)
     stages.begin("cut")
-    best = smallest_cut(found, feed, comparison.blame, tolerance, opt_level, stages)
+    best = smallest_cut(*wrong[0], comparison.blame, tolerance, opt_level, stages)
     if best is None:
         return Bisection(name, comparison.blame, (), 0.0, "", comparison)
     cut, relative = best

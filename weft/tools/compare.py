@@ -16,15 +16,16 @@ import numpy as np
 
 from ..base.errors import Error, InvalidValue
 from ..base.shown import Shown, table
+from ..compiler.model import CompiledModel
 from ..core.graph import Graph
 from ..core.ir import Node, NodeEntry
 from ..runtime.program import Array
 from .differences import Difference, difference_of
-from .inputs import complete_inputs
+from .inputs import complete_inputs, likely_shapes
 from .model_files import Shapes, arrays_of, open_model
 from .onnx_values import OrtValues
 from .progress import Stages
-from .values import Compilation, KeptValues, Reference, Walked, compilation_of, group_reference, plain_forms, walked
+from .values import Compilation, KeptValues, Reference, Walked, group_reference, plain_forms, visit_programs, walked
 
 TOLERANCE = 1e-3  # of the largest magnitude of a value, in float32
 OWN_PART = 0.1  # of it may be a single kernel's
@@ -175,7 +176,7 @@ def compare_model(
     if ref not in REFERENCES:
         raise InvalidValue(f"reference {ref!r}", why="there are " + ", ".join(REFERENCES))
     stages = stages or Stages()
-    found, feed = compiled_for(model, inputs, shape, params, threads, opt_level, seed, stages, precision)
+    source, feed = closed_model(model, inputs, shape, params, threads, opt_level, seed, stages, precision)
     with ExitStack() as stack:
         beside: SourceValues | None = None
         if other is not None or ref == "fp32":
@@ -185,15 +186,21 @@ def compare_model(
             ref = ref if other is None else _title(other)
         elif ref == "ort":
             beside = OrtValues(Path(model), feed)
-        stages.begin("compare")
-        return compared(_title(model), found, feed, ref, beside, tolerance, threads, stages)
+        parts: list[Comparison] = []
+
+        def visit(found: Compilation, arrays: Mapping[str, Array]) -> None:
+            stages.begin("compare")
+            parts.append(compared(_title(model), found, arrays, ref, beside, tolerance, threads, stages))
+
+        visit_programs(source, feed, visit, stages.progress)
+        return joined(parts, _title(model), ref, tolerance)
 
 
 def _title(model: Any) -> str:
     return Path(model).name if isinstance(model, (str, Path)) else type(model).__name__
 
 
-def compiled_for(
+def closed_model(
     model: Any,
     inputs: Mapping[str, Any] | None,
     shape: Shapes | None,
@@ -203,13 +210,27 @@ def compiled_for(
     seed: int,
     stages: Stages,
     precision: str = "fp32",
-) -> tuple[Compilation, dict[str, Array]]:
-    """A model compiled while somebody looks, and arrays for all of its inputs."""
+) -> tuple[CompiledModel, dict[str, Array]]:
+    """A model whose open sizes are those of the inputs, with code for these alone, and arrays for all of its inputs."""
     stages.begin("compile")
     arrays = arrays_of(model, inputs or {}, shape or {}, params)
-    known = {**{name: array.shape for name, array in arrays.items()}, **(shape or {})}
-    source = open_model(model, known, params, threads, opt_level, precision).model
-    return compilation_of(source, stages.progress), complete_inputs(source.inputs, arrays, known, seed)
+    known = {**(shape or {}), **{name: array.shape for name, array in arrays.items()}}
+    source = open_model(model, known, params, threads, opt_level, "always", precision).model
+    likely = likely_shapes(source.inputs)  # of those that were said to be open
+    if likely:
+        source = open_model(model, {**known, **likely}, params, threads, opt_level, "always", precision).model
+    return source, complete_inputs(source.inputs, arrays, {**known, **likely}, seed)
+
+
+def joined(parts: Sequence[Comparison], name: str, ref: str, tolerance: float) -> Comparison:
+    """The programs of a model as one: what is to blame is what the first that differs tells."""
+    layers: list[Layer] = []
+    for part in parts:
+        layers += [replace(layer, number=len(layers) + number) for number, layer in enumerate(part.layers)]
+    outputs = [output for part in parts for output in part.outputs]
+    blame = next((part.blame for part in parts if part.blame is not None), None)
+    largest = max((part.largest_bytes for part in parts), default=0)
+    return Comparison(name, ref, tolerance, layers, outputs, blame, largest)
 
 
 def compared(
@@ -434,20 +455,22 @@ def _other_values(
     other: Any, params: Path | str | None, feed: Mapping[str, Array], threads: int | None, opt_level: int, folder: Path
 ) -> SourceValues:
     shapes = {name: array.shape for name, array in feed.items()}
-    source = open_model(other, shapes, params, threads, opt_level).model
+    source = open_model(other, shapes, params, threads, opt_level, "always").model
     missing = [spec.name for spec in source.inputs if spec.name not in feed]
     if missing:
         raise InvalidValue(
             f"the models have different inputs: {', '.join(missing)}", why="values of one are given to both"
         )
-    found = compilation_of(source)
     kept = KeptValues(folder)
-    for done in walked(found, feed, threads):
-        for entry in done.group.outputs:
-            origin = found.sources(entry.node)[-1]
-            fact = found.graph.fact(NodeEntry(origin)) if origin in found.graph.indexed.node_id else None
-            forms = [] if fact is None or fact.shape is None else plain_forms(done.read(entry), fact.shape)
-            if forms:
-                kept.keep(f"{origin.name}:{entry.index}", forms[0])
-    outputs = dict(zip(source.outputs, source.run(feed)))
-    return _OtherModel(kept, outputs)
+
+    def keep(found: Compilation, arrays: Mapping[str, Array]) -> None:
+        for done in walked(found, arrays, threads):
+            for entry in done.group.outputs:
+                origin = found.sources(entry.node)[-1]
+                fact = found.graph.fact(NodeEntry(origin)) if origin in found.graph.indexed.node_id else None
+                forms = [] if fact is None or fact.shape is None else plain_forms(done.read(entry), fact.shape)
+                if forms:
+                    kept.keep(f"{origin.name}:{entry.index}", forms[0])
+
+    outputs = visit_programs(source, feed, keep, None)
+    return _OtherModel(kept, dict(zip(source.outputs, outputs)))

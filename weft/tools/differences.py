@@ -43,6 +43,9 @@ def difference_of(value: Array, wanted: Array) -> Difference:
         return SAME
     if value.dtype == object or wanted.dtype == object:
         return SAME if np.array_equal(value, wanted) else APART
+    if not value.ndim:
+        found = difference_of(value.reshape(1), wanted.reshape(1))
+        return found._replace(first_nan=None if found.first_nan is None else ())
     wide: Any = np.complex128 if "c" in (value.dtype.kind, wanted.dtype.kind) else np.float64
     a, b = value.astype(wide), wanted.astype(wide)
     broken = _broken(a, b)

@@ -86,19 +86,22 @@ def open_model(
     params: Path | str | None = None,
     threads: int | None = None,
     opt_level: int = 3,
+    specialise: str = "never",
     precision: str = "fp32",
 ) -> Opened:
-    """Reads a model: a file, or what `weft.compile` takes. Dimensions that are open get likely numbers."""
+    """Reads a model: a file, or what `weft.compile` takes. Dimensions that are open get likely numbers, unless the
+    caller says by None that they are to stay so."""
     if isinstance(model, (str, os.PathLike)):
         _check_source(Path(model))
     shapes = dict(shape or {})
-    first = _opened(model, shapes, params, threads, opt_level, precision)
+    options = (params, threads, opt_level, specialise, precision)
+    first = _opened(model, shapes, *options)
     free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
     taken = {name: dims for name, dims in likely_shapes(first.inputs).items() if name not in free}
     if not taken:
         return Opened(first, {}, first)
     try:
-        return Opened(_opened(model, {**shapes, **taken}, params, threads, opt_level, precision), taken, first)
+        return Opened(_opened(model, {**shapes, **taken}, *options), taken, first)
     except Error as error:
         name, dims = next(iter(taken.items()))
         error.hint = f"the model may need other shapes: --shape {name}={','.join(map(str, dims))}"
@@ -106,10 +109,16 @@ def open_model(
 
 
 def _opened(
-    model: Any, shapes: Shapes, params: Path | str | None, threads: int | None, level: int, precision: str
+    model: Any,
+    shapes: Shapes,
+    params: Path | str | None,
+    threads: int | None,
+    level: int,
+    specialise: str,
+    precision: str,
 ) -> CompiledModel:
     source = model if params is None else read_model(Path(model), Path(params), shapes)
-    return opened(source, shape=shapes, threads=threads, precision=precision, opt_level=level)
+    return opened(source, shape=shapes, threads=threads, precision=precision, opt_level=level, specialise=specialise)
 
 
 def arrays_of(model: Any, inputs: Mapping[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:
@@ -175,7 +184,7 @@ class ReadyModel:
         else:
             arrays = arrays_of(model, inputs or {}, shapes, params)
             known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
-            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level, precision)
+            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level, precision=precision)
             stages.begin("compile")
             compiled.prepare_known(stages.progress)
             self.model = compiled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+from onnx.external_data_helper import set_external_data, uses_external_data
 
 from ..base.errors import NotFound, RunError, Unsupported
 from ..core.ir import NodeEntry
@@ -16,6 +18,8 @@ from ..runtime.program import Array
 
 RUNTIME = "onnxruntime"
 AT_ONCE = 24  # values that one run gives
+WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"  # a setting of the runtime's
+WEIGHTS, SMALL, ALIGNMENT = "weights", 1 << 16, 1 << 12
 
 
 class OrtValues:
@@ -27,8 +31,13 @@ class OrtValues:
             raise NotFound(f"{RUNTIME} is not installed", hint=f"pip install {RUNTIME}, or --ref fp64")
         if path.suffix.lower() != ".onnx":
             raise Unsupported(f"{RUNTIME} runs ONNX files, not {path.name!r}", hint="--ref fp64")
-        self._path, self._feed = path, dict(feed)
+        self._feed = dict(feed)
         self._model = onnx.load(path, load_external_data=False)
+        self._folder = path.parent
+        if not any(map(uses_external_data, self._model.graph.initializer)):
+            self._own = tempfile.TemporaryDirectory(prefix="weft-compare-")  # which goes with this object
+            self._folder = Path(self._own.name)
+            _move_weights(self._model, self._folder)
         self._outputs = {node.name: list(node.output) for node in self._model.graph.node if node.name}
         self._given = [name for node in self._model.graph.node for name in node.output if name]
         self._place = {name: place for place, name in enumerate(self._given)}
@@ -67,13 +76,25 @@ class OrtValues:
         options: Any = ort.SessionOptions()
         options.log_severity_level = 4
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        file = self._path.with_name(f".{self._path.name}.weft-compare")
+        options.add_session_config_entry(WEIGHTS_FOLDER, str(self._folder.resolve()))
+        self._known = {}  # before the next are there
         try:
-            file.write_bytes(model.SerializeToString())  # beside the model, where its external data is
-            session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+            session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
             feed = {item.name: self._feed[item.name] for item in session.get_inputs()}
             self._known = dict(zip(names, session.run(names, feed)))
         except Exception as error:
             raise RunError(f"{RUNTIME} does not run the model", why=str(error)[:300], hint="--ref fp64") from None
-        finally:
-            file.unlink(missing_ok=True)
+
+
+def _move_weights(model: onnx.ModelProto, folder: Path) -> None:
+    """Puts large weights into a file, so that the model that is made for each run is small."""
+    with (folder / WEIGHTS).open("wb") as file:
+        for tensor in model.graph.initializer:
+            data = tensor.raw_data
+            if len(data) < SMALL:
+                continue
+            at = -(-file.tell() // ALIGNMENT) * ALIGNMENT
+            file.seek(at)
+            file.write(data)
+            set_external_data(tensor, WEIGHTS, at, len(data))
+            tensor.ClearField("raw_data")

@@ -24,6 +24,7 @@ from ..core.interpret import run_reference
 from ..core.ir import Node, NodeEntry
 from ..core.passes import get_pass
 from ..runtime.cpu.stepping import Stepper
+from ..runtime.executor import Executor
 from ..runtime.program import Array, KernelInfo, Program
 
 Progress = Callable[[int, int], None]
@@ -58,37 +59,66 @@ class Compilation:
         return self.assembled.graph.sources.get(node, (node,))
 
 
-def compilation_of(model: CompiledModel, progress: Progress | None = None) -> Compilation:
-    """Compiles a model of closed shapes, and keeps what there was on the way."""
-    made = Compilation(model.graph, model.source.params)
-    constants: dict[str, Array] = dict(model.source.params)
+Visit = Callable[[Compilation, Mapping[str, Array]], None]
 
-    def look_at(stage: Stage) -> None:
-        if stage.title == "constants" and isinstance(stage.value, Folded):
-            before = made.passes[-1].after if made.passes else made.graph
-            known = {**constants, **stage.value.constants}
-            made.passes.append(PassRun("PrecomputePrune", before, stage.value.graph, known))
-            constants.update(stage.value.constants)
+
+def visit_programs(model: CompiledModel, feed: Mapping[str, Any], visit: Visit, progress: Progress | None) -> list[Any]:
+    """Compiles a model and runs it. Before each of its programs runs for the first time, `visit` is given how it was
+    compiled and the arrays that it is about to run on. Most models are one program; where values that a model computes
+    or reads decide what comes next, parts of it, branches and bodies of loops have their own. Gives the outputs."""
+    watch = _Watch()
+
+    def look(executor: Executor, arrays: Mapping[str, Array]) -> None:
+        found = watch.made.pop(id(executor), None)
+        if found is None:
+            return  # it ran before
+        if executor.program.written:
+            raise Unsupported("this model cannot be walked through", why="it draws random numbers")
+        watch.listens = False  # what is compiled meanwhile is another's
+        visit(found, arrays)
+        watch.listens = True
+
+    with watched(watch.look_at, details=True), model.watching(look):
+        model.prepare_known(progress)
+        return model.run(feed)
+
+
+class _Watch:
+    """Hears how programs are compiled, one after the other."""
+
+    def __init__(self) -> None:
+        self.made: dict[int, Compilation] = {}  # by the identity of what runs it
+        self.listens = True
+        self._now: Compilation | None = None
+        self._constants: dict[str, Array] = {}
+        self._kept: list[Executor] = []  # so that identities stay theirs
+
+    def look_at(self, stage: Stage) -> None:
+        if not self.listens:
+            return
+        if stage.title == "types":
+            self._now, self._constants = Compilation(stage.value, {}), {}
+        elif self._now is not None:
+            self._hear(self._now, stage)
+
+    def _hear(self, now: Compilation, stage: Stage) -> None:
+        if stage.title == "parameters":
+            now.params, self._constants = stage.value, dict(stage.value)
+        elif stage.title == "constants" and isinstance(stage.value, Folded):
+            before = now.passes[-1].after if now.passes else now.graph
+            known = {**self._constants, **stage.value.constants}
+            now.passes.append(PassRun("PrecomputePrune", before, stage.value.graph, known))
+            self._constants.update(stage.value.constants)
         elif stage.title == "pass" and get_pass(stage.value.name).changes_graph:
             name, before, after = stage.value
-            made.passes.append(PassRun(name, before, after, dict(constants)))
-        elif stage.title == "types":
-            made.graph = stage.value
+            now.passes.append(PassRun(name, before, after, dict(self._constants)))
         elif stage.title == "assembled":
-            made.assembled = stage.value
+            now.assembled = stage.value
         elif stage.title == "program":
-            made.program = stage.value
-
-    with watched(look_at, details=True):
-        model.prepare_known(progress)
-    if made.program is None or made.assembled is None:
-        raise Unsupported(
-            "this model cannot be walked through",
-            why="values that it computes or reads decide what comes next, so it runs in parts",
-        )
-    if made.program.written:
-        raise Unsupported("this model cannot be walked through", why="it draws random numbers")
-    return made
+            now.program = stage.value
+        elif stage.title == "executor":
+            self._kept.append(stage.value)
+            self.made[id(stage.value)], self._now = now, None
 
 
 # The compiled program

@@ -244,6 +244,7 @@ class Part:
         level, target = self.source.opt_level, self.source.target
         graph, params = self._typed(inputs, values, names)
         reached("types", infer, graph)
+        reached("parameters", specialised, params, detail=True)
         prepared = prepare_typed(graph, params, level, target, self.source.passes, self.shared)
         groups = fused_groups(prepared.graph, target, level >= 1)
         reached("groups", fusible_groups, groups)

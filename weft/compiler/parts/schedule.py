@@ -20,7 +20,7 @@ from ..model_source import ModelSource
 from ..prepare import as_arrays
 from .cut import HostCall, PartPlan, cut, is_whole
 from .delivery import Delivery
-from .part import Part
+from .part import Look, Part
 
 Values = dict[str, Any]  # arrays, arrays of text, sequences, and None for what is absent
 
@@ -69,6 +69,13 @@ class Schedule:
         results = [values[name] for name in self.outputs]
         return results if delivery is None else delivery.delivered(results)
 
+    def watch_parts(self, look: Look | None) -> None:
+        """Has each part tell what it runs, and on what, those of branches and loops among them."""
+        for part in self.compiled():
+            part.look = look
+        for step in (step for steps in self._steps for step in steps):
+            step.watch_parts(look)
+
     def compiled(self) -> list[Part]:
         return [part for part in self.parts if part is not None]
 
@@ -108,6 +115,12 @@ class _Step:
         self.name = call.node.op_name
         self._source = source
         self._bodies: dict[int, Schedule] = {}  # of the node's subgraphs, made when they are first run
+        self._look: Look | None = None
+
+    def watch_parts(self, look: Look | None) -> None:
+        self._look = look
+        for body in self._bodies.values():
+            body.watch_parts(look)
 
     def run(self, values: Mapping[str, Any], names: Mapping[str, int]) -> Values:
         node, params = self._call.node, self._source.params
@@ -150,6 +163,7 @@ class _Step:
             graph, constants = self._converted(Graph(node.subgraphs[number].outputs), fixed)
             source = self._source._replace(symbol=graph.symbol, params=constants, shapes={}, dtypes={})
             body = self._bodies[number] = Schedule(graph, source, repeats=self._repeats)
+            body.watch_parts(self._look)
         return body
 
     def _converted(self, graph: Graph, fixed: dict[str, Array]) -> tuple[Graph, dict[str, Array]]:

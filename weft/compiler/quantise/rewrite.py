@@ -82,9 +82,7 @@ def _is_product(graph: Graph, node: Node, params: Mapping[str, Array]) -> bool:
 
 def points_of(graph: Graph, products: Collection[Node]) -> list[Point]:
     """Where the data of products is quantised: before what only moves it, and each part of what is concatenated."""
-    indexed = graph.indexed
-    readers = lambda entry: indexed.consumers[indexed.entry_id(entry)]
-    outputs = set(graph.outputs)
+    indexed, outputs = graph.indexed, set(graph.outputs)
     found: dict[NodeEntry, Point] = {}
     for node in products:
         measured = node.inputs[0]
@@ -93,7 +91,8 @@ def points_of(graph: Graph, products: Collection[Node]) -> list[Point]:
         places, shared = [measured], node.op_name == "conv2d"
         while shared:
             before = places[0].node
-            alone = all(len(readers(entry)) == 1 and entry not in outputs for entry in before.inputs)
+            counts = [len(indexed.consumers[indexed.entry_id(entry)]) for entry in before.inputs]
+            alone = set(counts) <= {1} and outputs.isdisjoint(before.inputs)
             if not alone or before.control_deps or len(places) > 1 or before.op_name not in HANDS_ON:
                 break
             places = list(before.inputs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +23,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         with open(target, "wb") as file:
             yield file
         return
-    beside = os.path.join(folder, f".{os.path.basename(target)}.{secrets.token_hex(8)}.tmp")
+    beside = os.path.join(folder, f".{os.path.basename(target)}.{os.urandom(8).hex()}.tmp")
     try:
         with open(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), "wb") as file:
             yield file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -38,6 +37,8 @@ def is_anomaly_enabled() -> bool:
 
 def remember_forward(node: Any) -> None:
     """Keeps the stack of the forward call with its node."""
+    import traceback  # for this mode alone
+
     node.metadata["traceback_"] = traceback.format_stack()[:-3]
 
 

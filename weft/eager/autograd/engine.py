@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ...base.errors import InvalidType, RunError
+from .. import native
 from ..functions.around import LAYERS, through
-from ..native.pointwise import add_into
 from .anomaly import anomaly, check_nan, tell_forward
 from .modes import modes
 from .node import Meta, Node, accumulator_of
@@ -60,7 +60,7 @@ class _Pending:
         if have is None:
             grads[index] = grad
         elif self.owned is not None and index in self.owned and not modes.grad and modes.trace is None:
-            add_into(have._array, grad._array)
+            native.add_into(have._array, grad._array)
         else:
             grads[index] = have + grad
             self.owned = (self.owned or set()) | {index}

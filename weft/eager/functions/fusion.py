@@ -7,7 +7,8 @@ import functools
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import Context
-from typing import Any, NamedTuple, NoReturn, ParamSpec
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, ParamSpec
 
 import numpy as np
 
@@ -20,16 +21,17 @@ from ...core.ir import Node, NodeEntry
 from ...core.op import Op
 from ...core.pattern import OpPattern
 from ...core.plan import Plan, planned
-from ...lower.cpu.open.element import Element, element_of
-from ...passes.gradient import entry_gradients
+from .. import native
 from ..autograd.derivative import KEPT_PROGRAMS, Complexity, GradientProgram
 from ..autograd.modes import modes
 from ..dispatch import OpNode, kernel_of, record
-from ..native.pointwise import are_native, element, op_key, run_pointwise
 from ..native.thresholds import FROM
 from ..recording import Recording, StandIn, Storage
 from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor, wrap
+
+if TYPE_CHECKING:
+    from ...lower.cpu.open.element import Element
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -69,7 +71,7 @@ class _Elements(Recording):
             made = super().add(op, params, inputs)
         except Error as error:
             raise _Declined(f"{op.name} is not for its inputs") from error
-        if not are_native(tuple([tensor._array.dtype for tensor in (*inputs, *made)])):
+        if not native.are_native(tuple([tensor._array.dtype for tensor in (*inputs, *made)])):
             raise _Declined(f"{op.name} is not native for its inputs")
         return made
 
@@ -135,14 +137,14 @@ class Composite:
 
     def __init__(self, plan: Plan, inputs: Sequence[NodeEntry], result: NodeEntry) -> None:
         self.plan, self.inputs, self.result = plan, inputs, result
-        self.key = ("composed", plan.keyed(op_key))
+        self.key = ("composed", plan.keyed(native.op_key))
         self.elements: dict[Any, Element | None] = {}
         self.wanted: dict[Any, Any] = {}
         self.node_class = type("FusedBackward0", (OpNode,), {"op": result.node.op})
 
     def element(self, dtypes: tuple[DType, ...]) -> Element | None:
         if dtypes not in self.elements:
-            self.elements[dtypes] = element_of(self.plan.compute, dtypes)
+            self.elements[dtypes] = native.element_of(self.plan.compute, dtypes)
         return self.elements[dtypes]
 
     def program(self, params: Any, inputs: int, outputs: int, complexity: Complexity | None) -> GradientProgram:
@@ -150,7 +152,10 @@ class Composite:
         that of the call."""
         output, grad = Node(None, "output0"), Node(None, "grad0")
         mirrors = {self.result.node: output}
-        results = Context().run(entry_gradients, [self.result], self.inputs, [NodeEntry(grad)], mirrors)
+        rule = import_module(
+            "...passes.gradient", __package__
+        ).entry_gradients  # with all passes: a large call alone needs it
+        results = Context().run(rule, [self.result], self.inputs, [NodeEntry(grad)], mirrors)
         return GradientProgram([entry.node for entry in self.inputs], [output], [grad], results)
 
 
@@ -173,7 +178,9 @@ class Call(NamedTuple):
         return self.body.value.dtype
 
     def run(self, tensors: Sequence[Tensor], out: Array | None = None) -> Array:
-        return run_pointwise(self.key, self.body, [array_of(tensor) for tensor in (*tensors, *self.constants)], out)
+        return native.run_pointwise(
+            self.key, self.body, [array_of(tensor) for tensor in (*tensors, *self.constants)], out
+        )
 
     def record(self, tensors: Sequence[Tensor], output: Tensor) -> None:
         record(self.maker, self.params, (*tensors, *self.constants), (output,))
@@ -252,7 +259,7 @@ def _call(recording: _Elements, tensors: int, result: Any) -> Call:
     maker: Any
     if len(plan.steps) == 1 and plan.steps[0].arguments == tuple(range(len(leaves))):
         op, params, *_ = plan.steps[0]
-        maker, key, body = kernel_of(op), op_key(op, params), element(op, params, dtypes)
+        maker, key, body = kernel_of(op), native.op_key(op, params), native.element(op, params, dtypes)
     else:
         maker, params = _composite(plan, leaves, entry), None
         key, body = maker.key, maker.element(dtypes)

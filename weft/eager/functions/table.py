@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack, overload
 
 from ...base.errors import RunError
+from .. import native
 from ..autograd.modes import modes
 from ..autograd.node import keep_old_values, next_sequence
 from ..autograd.node_names import entitle, title_of
-from ..native.inplace import write_native
 from ..native.thresholds import FROM
 from ..tensor.inplace import check_writable, may_write_out, write, write_out
 from ..tensor.memory import memory_of, shares
@@ -152,7 +152,7 @@ def _checked(entry: Row, fused: Fused | None) -> Callable[..., Any]:
 
 
 def _write_out(entry: Row, fused: Fused | None, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    if fused and may_write_out(target, (*args, *kwargs.values())) and write_native(fused, target, args, kwargs):
+    if fused and may_write_out(target, (*args, *kwargs.values())) and native.write_native(fused, target, args, kwargs):
         return target
     result = entry.function(*args, **kwargs)
     if entry.out is not True:
@@ -197,7 +197,7 @@ def in_place(
     node = self._grad_fn
     traced = modes.trace is not None
     large = fused is not None and not traced and self.numel() >= FROM.written
-    if large and write_native(fused, self, (self, *args), kwargs):  # type: ignore[arg-type]
+    if large and native.write_native(fused, self, (self, *args), kwargs):  # type: ignore[arg-type]
         if self._grad_fn is not node:
             entitle(self, title)
         return self

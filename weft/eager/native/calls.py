@@ -23,6 +23,8 @@ from ...base.errors import GraphError, InvalidType, InvalidValue, OutOfRange
 from ...core.infer import infer_node
 from ...core.ir import Fact
 from ...core.op import Op
+from ...core.pattern import OpPattern
+from .thresholds import FROM
 
 P = ParamSpec("P")
 Array = np.ndarray[Any, Any]
@@ -123,11 +125,25 @@ def facts_of(arrays: Arrays) -> Facts:
     return tuple([(array.shape, array.dtype) for array in arrays])
 
 
-class NativeCalls(NamedTuple):
-    """The native way of an operator, which is worth asking from `smallest` elements in the largest array on."""
+NativeCall = Callable[[Any, Arrays], Any]  # takes params and arrays
+NEVER = 1 << 62  # elements
 
-    smallest: int
-    run: Callable[[Any, Arrays], Any]
+
+def smallest(op: Op) -> int:
+    """From how many elements in the largest array on it is worth asking native code: what the operator says, and for
+    element-wise ones that say nothing what functions of elements need."""
+    if op.native_from is not None:
+        return op.native_from
+    return FROM.functions if is_element_wise(op) else NEVER
+
+
+def is_element_wise(op: Op) -> bool:
+    return has_plain_compute(op) and op.pattern in (OpPattern.ELEM_WISE, OpPattern.BROADCAST)
+
+
+def has_plain_compute(op: Op) -> bool:
+    """Whether an operator has a compute that says all it does."""
+    return Op.compute.contains(op) and not Op.mutates.contains(op) and not Op.alias.contains(op)
 
 
 class _Row(NamedTuple):
@@ -160,10 +176,10 @@ def native(*names: str, takes: Check | None = None, fitting: bool = True) -> Cal
     return register
 
 
-def registered(op: Op) -> NativeCalls | None:
-    """The calls of the family that registered for an operator, if one did."""
+def registered(op: Op) -> NativeCall | None:
+    """What runs calls by the family that registered for an operator, if one did."""
     row = _rows.get(op.name)
     if row is None or op.native_from is None:
         return None
     plain = row.takes is None and not row.fitting
-    return NativeCalls(op.native_from, partial(row.run if plain else row.checked, op))
+    return partial(row.run if plain else row.checked, op)

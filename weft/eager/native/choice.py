@@ -13,32 +13,30 @@ from typing import Any
 
 from ...base.dtype import DTYPES
 from ...core.op import Op
-from ...core.pattern import OpPattern
 from ...lower.cpu.dispatch import LOWERING
-from .calls import Array, Declined, NativeCalls, numbers, registered
+from .calls import Array, Declined, NativeCall, has_plain_compute, is_element_wise, numbers, registered
 from .generic import run_generic, run_template
 from .pointwise import are_native, element, op_key, run_pointwise
 from .thresholds import FROM
 
-NEVER = 1 << 62  # elements
 FLOAT16 = DTYPES["float16"]
 
 
-def native_calls(op: Op) -> NativeCalls:
+def native_call(op: Op) -> NativeCall:
     """How native code runs an operator: by a family's kernels, element by element, by the template or the loops that
     compiled models run, by its compute, or not at all."""
     family = registered(op)
     if family is not None:
         return family
     least = op.native_from
-    computed = Op.compute.contains(op) and not Op.mutates.contains(op) and not Op.alias.contains(op)
-    if computed and op.pattern in (OpPattern.ELEM_WISE, OpPattern.BROADCAST):
+    if is_element_wise(op):
         arithmetic = FROM.arithmetic if least is None else 0
-        return NativeCalls(FROM.functions if least is None else least, partial(_pointwise, op, arithmetic))
+        return partial(_pointwise, op, arithmetic)
+    computed = has_plain_compute(op)
     lowered = Op.kernels.contains(op) or op.name in LOWERING.templates
     if least is None or not (lowered or computed):
-        return NativeCalls(NEVER, _never)
-    return NativeCalls(least, partial(_lowered if lowered else _generic, op))
+        return _never
+    return partial(_lowered if lowered else _generic, op)
 
 
 def _never(params: Any, arrays: Sequence[Array]) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from ...compiler.open.kernels import open_kernel
+from ...compiler.open.kernels import depends_on, open_kernel
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
+from . import __path__ as _folders
+
+__all__ = ["kernel", "open_kernel"]
+
+depends_on(*_folders)
 
 
 def kernel(write: Callable[..., Kernel], *form: Hashable) -> OpenKernel:

@@ -11,7 +11,6 @@ import numpy as np
 from ...base.addresses import address_of
 from ...base.cpu_facts import COSTS
 from ...base.dtype import DType
-from ...compiler.open.kernels import open_kernel
 from ...lower.cpu.open.lists import TURN, Update, list_kernel
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te import intrinsics
@@ -19,6 +18,7 @@ from ...te.expr import Binary, Call, Expr, Var, maximum, minimum, select
 from ...te.printer import show
 from ...te.visit import postorder
 from .calls import Array
+from .kernels import open_kernel
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import te
-from ...base.bits import WORDS, MersenneTwister
+from ...base.bits import WORDS
 from ...base.cpu_facts import COSTS
 from ...base.cpu_target import CpuTarget
 from ...base.draws import BLOCK, drawn_in_blocks
@@ -21,7 +21,7 @@ from ...te.loops import Store
 from ...te.transform import lower_vectors
 from .calls import Array
 from .kernels import kernel
-from .thresholds import FROM
+from .twister import NativeTwister
 
 LANES = 16
 CHUNK = 4096  # numbers of a turn
@@ -30,40 +30,34 @@ UINT32, UINT64 = DTYPES["uint32"], DTYPES["uint64"]
 NUMBER_NS, NORMAL_NS = COSTS.number, COSTS.normal
 
 
-class NativeTwister(MersenneTwister):
-    """A Mersenne Twister that makes many words by native code."""
+def random_words(source: NativeTwister, count: int) -> NDArray[np.uint64]:
+    return _each(source, _words_kernel, np.empty(count, np.uint64))
 
-    __slots__ = ()
 
-    def words(self, count: int) -> NDArray[np.uint64]:
-        if count < FROM.drawn:
-            return super().words(count)
-        return self._each(_words_kernel, np.empty(count, np.uint64))
+def random_numbers(source: NativeTwister, count: int) -> NDArray[np.float32]:
+    return _each(source, _numbers_kernel, np.empty(count, np.float32))
 
-    def numbers(self, count: int) -> NDArray[np.float32]:
-        if count < FROM.drawn:
-            return super().numbers(count)
-        return self._each(_numbers_kernel, np.empty(count, np.float32))
 
-    def _each(self, write: Callable[[CpuTarget], te.Kernel], out: Array) -> Array:
-        """Numbers that are made of a word each."""
-        raw, first = self.draw(out.size)
-        kernel(write).run([raw, out], [first, out.size], -(-out.size // CHUNK), out.size * NUMBER_NS)
-        return out
+def _each(source: NativeTwister, write: Callable[[CpuTarget], te.Kernel], out: Array) -> Array:
+    """Numbers that are made of a word each."""
+    raw, first = _drawn(source, out.size)
+    kernel(write).run([raw, out], [first, out.size], -(-out.size // CHUNK), out.size * NUMBER_NS)
+    return out
 
-    def draw(self, count: int) -> tuple[NDArray[np.uint32], int]:
-        """At least one word: memory with the next ones, their bits not mixed, and where they begin.
-        The state moves on."""
-        state: Any = self._source.state["state"]
-        first, block = int(state["pos"]), state["key"].astype(np.uint32, copy=False)
-        blocks = -(-count // WORDS)
-        raw = np.empty((1 + blocks) * WORDS, np.uint32)
-        raw[:WORDS] = block
-        kernel(_twister_kernel).run([raw], [blocks], 1, 0)
-        end = first + count
-        done = (end - 1) // WORDS * WORDS
-        self.set_block(raw[done : done + WORDS], end - done)
-        return raw, first
+
+def _drawn(source: NativeTwister, count: int) -> tuple[NDArray[np.uint32], int]:
+    """At least one word: memory with the next ones, their bits not mixed, and where they begin.
+    The state moves on."""
+    state: Any = source._source.state["state"]
+    first, block = int(state["pos"]), state["key"].astype(np.uint32, copy=False)
+    blocks = -(-count // WORDS)
+    raw = np.empty((1 + blocks) * WORDS, np.uint32)
+    raw[:WORDS] = block
+    kernel(_twister_kernel).run([raw], [blocks], 1, 0)
+    end = first + count
+    done = (end - 1) // WORDS * WORDS
+    source.set_block(raw[done : done + WORDS], end - done)
+    return raw, first
 
 
 def normal_blocks(source: NativeTwister, count: int, dtype: DType, mean: float, std: float) -> Array:
@@ -71,7 +65,7 @@ def normal_blocks(source: NativeTwister, count: int, dtype: DType, mean: float, 
     words = 2 if dtype == FLOAT64 else 1
     first = drawn_in_blocks(count, dtype)
     more = BLOCK if count % BLOCK else 0
-    raw, start = source.draw((first + more) * words)
+    raw, start = _drawn(source, (first + more) * words)
     numbers, normal = np.empty(count, dtype), kernel(_normal_kernel, dtype)
     factors = np.array([std, mean], dtype)
     blocks = count // BLOCK

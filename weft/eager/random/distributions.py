@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from ...base import draws
 from ...base.dtype import BOOL, DTYPES, DType, is_complex, is_float, is_integer
 from ...base.errors import RunError, Unsupported
-from ..native.random import NativeTwister, normal_blocks
+from .. import native
 from ..native.thresholds import FROM
+from ..native.twister import NativeTwister
 from .generator import Generator
 from .shuffle import exchanged
 
@@ -55,9 +56,9 @@ def normal(
     _need_float("normal_", dtype)
     with generator._lock:
         bits = generator._bits
-        native = in_order and count >= FROM.drawn and dtype in (_FLOAT32, _FLOAT64)
-        if native and isinstance(bits, NativeTwister):
-            return normal_blocks(bits, count, dtype, mean, std)
+        many = in_order and count >= FROM.drawn and dtype in (_FLOAT32, _FLOAT64)
+        if many and isinstance(bits, NativeTwister):
+            return native.normal_blocks(bits, count, dtype, mean, std)
         return draws.normal(bits, count, dtype, mean, std, in_order)
 
 

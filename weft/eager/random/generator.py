@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from ...base.bits import WORDS, MersenneTwister, from_state
 from ...base.errors import InvalidType, InvalidValue, RunError
 from ...base.forks import held_lock
 from ..autograd.modes import modes
-from ..native.random import NativeTwister
+from ..native.twister import NativeTwister
 from ..tensor.device import device, require_cpu
 from ..tensor.memory import array_of
 from ..tensor.tensor import Tensor, wrap
@@ -77,6 +76,8 @@ class Generator:
     def seed(self) -> int:
         """Starts a stream that nobody can predict, and gives its seed."""
         _must_not_be_recorded()
+        import secrets
+
         self._reseed(secrets.randbits(53))
         return self._seed
 

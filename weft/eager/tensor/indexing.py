@@ -15,13 +15,13 @@ from ...base.errors import InvalidType, InvalidValue, RunError
 from ...core.op import Op
 from ...ops.shape.index import TakeAttrs
 from ...ops.shape.join import ConcatenateAttrs
+from .. import native
 from ..autograd.modes import modes
 from ..autograd.node_names import entitle
 from ..dispatch import apply, kernel_of, record
 from ..functions.around import LAYERS, layered
 from ..functions.operands import in_dtype
 from ..functions.shape.shape import expand, reshape
-from ..native.index import add_rows, nonzero
 from .inplace import check_writable, write
 from .memory import Array, ForeignMemory, array_of, memory_of
 from .tensor import DimensionError, Tensor, bind, too_many_axes, wrap
@@ -177,7 +177,7 @@ def _arrays(chosen: Sequence[Any], shape: Sequence[int]) -> Chosen:
                         f"The shape of the mask {list(item.shape)} at index {at} does not match "
                         f"the shape of the indexed tensor {list(shape)} at index {axis + at}"
                     )
-            arrays += list(nonzero(item, True))
+            arrays += list(native.nonzero(item, True))
         else:
             arrays.append(item.astype(np.int64, copy=False))
     arrays = _of_one_shape(arrays)
@@ -456,7 +456,7 @@ def _add_rows(array: Array, arrays: Chosen, values: Array) -> bool:
     for extent, at in zip(array.shape[1:], axes[1:]):
         numbers = numbers * extent + at
     rows = array.reshape(-1, *array.shape[len(axes) :])
-    return add_rows(rows, 0, numbers, apart(values, array))
+    return native.add_rows(rows, 0, numbers, apart(values, array))
 
 
 def _is_leading(arrays: Chosen) -> bool:

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...base.dtype import BOOL, is_complex, is_float, is_integer
 from ...base.errors import RunError
+from .. import native
 from ..autograd.modes import modes
 from ..autograd.view_writes import CopySlices, Overwritten
-from ..native.copy import copy_into
 from .memory import array_of, memory_of
 from .tensor import Tensor
 
@@ -76,7 +76,7 @@ def write(target: Tensor, result: Tensor) -> Tensor:
     if modes.trace is not None:
         modes.trace.put(target, result)
     elif array_of(result) is not array_of(target):
-        copy_into(array_of(target), array_of(result))
+        native.copy_into(array_of(target), array_of(result))
     target._counter[0] += 1
     if modes.grad:
         place_in_graph(target, result)

@@ -13,13 +13,12 @@ from ...base.dtype import DType, is_complex, is_float
 from ...base.errors import InvalidType, InvalidValue, RunError, Unsupported
 from ...base.forks import held_lock
 from ...base.shown import as_html
+from .. import native
 from ..autograd.hooks import Hooks, RemovableHandle
 from ..autograd.modes import modes
 from ..autograd.node import NO_EDGE, Node, accumulator_of
 from ..autograd.view_writes import AsStrided
 from ..functions.around import LAYERS, LISTENERS, answered, layered
-from ..native.copy import ordered_copy
-from ..native.pointwise import add_into
 from .device import device
 from .memory import CHANNELS_LAST, Array, ForeignMemory, Memory, answer, array_of, device_of, in_memory, layout_of
 from .printing import format_tensor
@@ -322,7 +321,7 @@ class Tensor:
                     modes.trace.put(have, total)
                     have._counter[0] += 1
             else:
-                add_into(array_of(have), array_of(grad))
+                native.add_into(array_of(have), array_of(grad))
                 have._counter[0] += 1
 
     def detach(self) -> Tensor:
@@ -569,7 +568,7 @@ def as_view(array: Memory, source: Tensor) -> Tensor:
 def _kept(grad: Tensor) -> Tensor:
     """A gradient to keep: memory of its own, row-major, outside the graph."""
     memory: Any = grad._array
-    return wrap(ordered_copy(memory) if type(memory) is _ndarray else memory.copy())
+    return wrap(native.ordered_copy(memory) if type(memory) is _ndarray else memory.copy())
 
 
 def axis_of(dim: int, rank: int) -> int:

@@ -17,9 +17,9 @@ from ...ops.shape.join import SplitAttrs
 from ...ops.shape.part import PartAttrs
 from ...ops.shape.transform import TransposeAttrs
 from ...ops.shape.views import ReshapeAttrs
+from .. import native
 from ..autograd.modes import modes
 from ..dispatch import kernel_of, record
-from ..native.copy import ordered_copy
 from .memory import Array, Memory, positions_by, seen_as, stretched_to
 from .tensor import Tensor, as_view, wrap
 
@@ -59,7 +59,7 @@ def viewed(op: Op, params: Any, source: Tensor, array: Memory) -> Tensor:
 def in_order(source: Tensor) -> Tensor:
     """A copy in memory of its own, with its elements in order."""
     memory: Any = source._array
-    output = wrap(ordered_copy(memory) if isinstance(memory, np.ndarray) else memory.copy())
+    output = wrap(native.ordered_copy(memory) if isinstance(memory, np.ndarray) else memory.copy())
     if modes.grad and source.requires_grad:
         record(kernel_of(_COPY), None, (source,), (output,))
     return output

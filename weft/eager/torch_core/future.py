@@ -10,14 +10,16 @@ import types
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...base.errors import InvalidType, RunError
 from ...base.forks import held_lock
 from ...runtime.cpu.pool import thread_count
 from ..autograd.modes import modes
 from ..functions.misuse import typed_errors
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 Callback = Callable[["Future"], Any]
 _state = held_lock("table")  # of all futures: nothing but fields are set while it is held
@@ -211,6 +213,8 @@ def _pool() -> ThreadPoolExecutor:
     global _executor
     with _state:
         if _executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             _executor = ThreadPoolExecutor(get_num_interop_threads(), "weft-fork")
         return _executor
 

@@ -4,7 +4,6 @@ which libraries there are."""
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
 import platform
 from collections.abc import Callable
@@ -85,6 +84,12 @@ def _numpy_library(kind: str) -> dict[str, Any]:
     return part
 
 
+def _has_library(name: str) -> bool:
+    from ctypes.util import find_library  # which loads much that nobody else needs
+
+    return find_library(name) is not None
+
+
 def _has_cuda() -> bool:
     try:
         context("cuda")
@@ -99,7 +104,7 @@ _FLAGS: dict[str, Callable[[], bool]] = {
     "has_openmp": lambda: "USE_OPENMP" in str(_numpy_library("blas")),
     "has_lapack": lambda: bool(_numpy_library("lapack").get("found", False)),
     "has_cuda": _has_cuda,
-    "has_cudnn": lambda: _has_cuda() and ctypes.util.find_library("cudnn") is not None,
+    "has_cudnn": lambda: _has_cuda() and _has_library("cudnn"),
 }
 
 

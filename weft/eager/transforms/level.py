@@ -13,12 +13,12 @@ from ...base.counters import add_stat_value
 from ...base.dtype import is_complex, is_float
 from ...base.errors import RunError, Unsupported
 from ...core.op import Op
+from .. import native
 from ..autograd.modes import modes
 from ..autograd.node import Grad, Node, Saved
 from ..dispatch import apply, end, kernel_of, record
 from ..functions.around import Args, Kwargs, Rest
 from ..functions.shape.join import stack
-from ..native.copy import copy_into
 from ..random.generator import default_generator
 from ..tensor.memory import array_of, checked_elements, memory_of
 from ..tensor.tensor import Tensor, tensor_of, wrap
@@ -161,7 +161,7 @@ class Level:
             if self.below is not None:
                 self.below.put(target, result)
             elif array_of(result) is not array_of(target):
-                copy_into(array_of(target), array_of(result))
+                native.copy_into(array_of(target), array_of(result))
 
     def mapped(self, kind: Any, tensor: Tensor, region: Any) -> Any:
         """A map between a base and a part of it, as `view_writes` names them."""

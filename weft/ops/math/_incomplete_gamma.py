@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,19 @@ _EPS = 2.0**-54
 _LONGEST = 20_000  # terms, of which a few hundred are usual
 _WIDE = 100.0  # from this a on the peak is integrated, where x is no further than this from it:
 _REACH = 30.0  # in widths of the peak
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
 _STIRLING = [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156]
 _EULER = 0.57721566490153286
-# zeta(2) / 2, -zeta(3) / 3, ...: log gamma(1 + a) = -euler a + the sum of these times a^k
-_LOG_GAMMA = [(-1) ** k / k * float(zeta_above(NUMPY, float(k), 1.0)) for k in range(2, 30)]
+
+
+@cache
+def _nodes_and_weights() -> tuple[Array, Array]:
+    return np.polynomial.legendre.leggauss(96)
+
+
+@cache
+def _log_gamma_terms() -> list[float]:
+    """zeta(2) / 2, -zeta(3) / 3, ...: log gamma(1 + a) = -euler a + the sum of these times a^k."""
+    return [(-1) ** k / k * float(zeta_above(NUMPY, float(k), 1.0)) for k in range(2, 30)]
 
 
 def lower_share(a: Array, x: Array) -> Array:
@@ -87,7 +96,7 @@ def _height(a: Array, x: Array) -> Array:
 def _log_gamma_above(a: Array) -> Array:
     """log gamma(1 + a), exact where a is small."""
     near = np.minimum(a, 0.25)
-    series = near * (near * polynomial(near, _LOG_GAMMA) - _EULER)
+    series = near * (near * polynomial(near, _log_gamma_terms()) - _EULER)
     return np.asarray(np.where(a < 0.25, series, log_gamma(NUMPY, 1 + a)))
 
 
@@ -144,7 +153,8 @@ def _by_quadrature(a: Array, x: Array) -> tuple[Array, Array]:
     far = np.maximum(np.abs(start), 2 * width)
     span = np.minimum(12 * width, 50 * (1 + start) / (p * far))  # beyond it, nothing is left
     span = np.where(lower, np.minimum(span, 1 + start), span)
-    u = start[..., None] + away[..., None] * span[..., None] * (_NODES + 1) / 2
+    nodes, weights = _nodes_and_weights()
+    u = start[..., None] + away[..., None] * span[..., None] * (nodes + 1) / 2
     rest = 1 / p * polynomial(1 / (p * p), _STIRLING)
     values = np.exp(p[..., None] * _log_less(1 + u, u) - rest[..., None])
-    return (values @ _WEIGHTS) * span / 2 * np.sqrt(p / (2 * math.pi)), lower
+    return (values @ weights) * span / 2 * np.sqrt(p / (2 * math.pi)), lower

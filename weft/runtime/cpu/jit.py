@@ -1,15 +1,18 @@
-"""Object code becomes callable addresses."""
+"""Object code becomes callable addresses. LLVM is loaded where it is needed: to compile text, and to link what
+`elf` does not take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-import llvmlite.binding as llvm
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ...base.errors import NotFound, RunError
 from ...base.file_cache import file_cache
 from .elf import PlacedObjects, is_placeable
-from .lljit import LinkedObjects
+
+if TYPE_CHECKING:
+    from .lljit import LinkedObjects
 
 
 class Library:
@@ -42,11 +45,13 @@ def load_object(code: bytes | Sequence[bytes], symbols: Iterable[str]) -> Librar
     codes, names = [code] if isinstance(code, bytes) else list(code), tuple(symbols)
     if all([is_placeable(image) for image in codes]):
         return Library(PlacedObjects(codes), names)
-    return Library(LinkedObjects(codes, names), names)
+    return Library(import_module(".lljit", __package__).LinkedObjects(codes, names), names)
 
 
 def load_ir(ir: str, symbols: Iterable[str]) -> Library:
     """The same for LLVM IR text, compiled for the baseline of this kind of machine."""
+    import llvmlite.binding as llvm
+
     disk = file_cache()
     triple = llvm.get_process_triple()
     key = f"{triple} {llvm.llvm_version_info} {ir}".encode()
@@ -59,6 +64,8 @@ def load_ir(ir: str, symbols: Iterable[str]) -> Library:
 
 
 def _compiled(ir: str, triple: str) -> bytes:
+    import llvmlite.binding as llvm
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(triple).create_target_machine(opt=2, reloc="pic", codemodel="small", jit=True)

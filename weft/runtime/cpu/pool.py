@@ -16,8 +16,8 @@ from numbers import Integral
 from ...base import config
 from ...base.errors import InvalidType, InvalidValue
 from ...base.forks import held_lock
-from ...base.freed_memory import keep_freed_memory
 from ...base.machine import usable_cores
+from .freed_memory import keep_freed_memory
 from .jit import load_ir
 from .pool_code import has_threads, pool_ir
 from .pool_state import OFFSETS, STATE_BYTES
@@ -59,6 +59,11 @@ class ThreadPool:
     def workers(self) -> int:
         """How many threads there are besides the callers."""
         return len(self._workers)
+
+    @property
+    def worker_threads(self) -> list[int]:
+        """What pthread_self gives in each of them."""
+        return [thread for thread, _ in self._workers]
 
     def ensure(self, threads: int) -> None:
         """Make workers until that many threads, the caller among them, can share a job."""

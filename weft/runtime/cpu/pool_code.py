@@ -39,9 +39,22 @@ define void @weft_parallel(ptr %pool, ptr %kernel, ptr %buffers, ptr %scalars, i
 }
 """
 
+CLOCK = """
+declare i32 @clock_gettime(i32, ptr)
+
+define internal i64 @now(ptr %time) nounwind {
+  call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time, align 8
+  %at = getelementptr i8, ptr %time, i64 8
+  %rest = load i64, ptr %at, align 8
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %rest
+  ret i64 %sum
+}
+"""
+
 _FUTEX = """
 declare i64 @syscall(i64, ...)
-declare i32 @clock_gettime(i32, ptr)
 
 define internal void @sleep_on(ptr %word, i32 %seen) nounwind {
   call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 128, i32 %seen, ptr null, ptr null, i32 0)
@@ -52,16 +65,6 @@ define internal void @wake(ptr %word) nounwind {
   call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 129, i32 2147483647, ptr null, ptr null,
                                i32 0)
   ret void
-}
-
-define internal i64 @now(ptr %time) nounwind {
-  call i32 @clock_gettime(i32 1, ptr %time)
-  %seconds = load i64, ptr %time, align 8
-  %at = getelementptr i8, ptr %time, i64 8
-  %rest = load i64, ptr %at, align 8
-  %whole = mul i64 %seconds, 1000000000
-  %sum = add i64 %whole, %rest
-  ret i64 %sum
 }
 """
 
@@ -347,7 +350,7 @@ def pool_ir() -> str:
     if not has_threads():
         return SERIAL
     machine = platform.machine()
-    text = with_offsets(_FUTEX + _PIECES + _WORKER + _PARALLEL + _CONTROL)
+    text = with_offsets(CLOCK + _FUTEX + _PIECES + _WORKER + _PARALLEL + _CONTROL)
     pause = _PAUSE.get(machine)
     if pause is not None:
         text += f"\ndeclare void {pause.replace(' 1', '')}\n"

@@ -9,8 +9,9 @@ from typing import Any
 from ...base.cpu_target import CpuTarget
 from ...base.plan import HostStep, KernelStep, known
 from ..inputs import as_input
-from ..profile import DENSE, Machine, Profile, step_times
+from ..profile import DENSE, Machine, Piece, Profile, end_of, step_times
 from ..program import Program
+from .recording import RecordedRun
 from .stepping import Stepper
 
 
@@ -54,7 +55,19 @@ def profile(
             continue
         info = next(kernels)
         rows.append((info.name, info.operators, info.sources, seconds, moved, _flops(step, program, moved), True))
-    return Profile(step_times(rows, machine), total, rounds, machine)
+    return Profile(step_times(rows, machine), total, rounds, machine, _recorded(stepper, rounds))
+
+
+def thread_pieces(program: Program, inputs: Mapping[str, Any], rounds: int, threads: int | None = None) -> list[Piece]:
+    """What single threads do in the shortest of some whole runs."""
+    arrays = [as_input(inputs[spec.name], spec) for spec in program.inputs]
+    return _recorded(Stepper(program, arrays, threads), rounds)
+
+
+def _recorded(stepper: Stepper, rounds: int) -> list[Piece]:
+    """What threads did in the shortest of some runs."""
+    run = RecordedRun(stepper)
+    return min([run.run() for _ in range(rounds)], key=end_of)
 
 
 def _flops(step: KernelStep, program: Program, moved: int) -> float | None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ...base.addresses import address_of
-from ...base.cpu_facts import ThreadFacts
 from ...base.cpu_target import CpuTarget
 from ...base.errors import InvalidValue
 from ...base.ndarray import NDArray, empty
@@ -39,9 +38,9 @@ class Stepper:
         self._kept: list[Any] = []
         self._pool = thread_pool()
         self._slots = self._placed(inputs)
-        facts = CpuTarget.create(program.target).facts
+        self._costs = CpuTarget.create(program.target).facts.threads
         self._pool.ensure(self.threads)
-        self.calls = [self._call(step, facts.threads) for step in plan.steps]
+        self.calls = [self._call(step) for step in plan.steps]
 
     def _placed(self, inputs: Sequence[Array]) -> Words:
         """The address of each slot, and room for as many as any step has buffers."""
@@ -70,16 +69,28 @@ class Stepper:
         self.outputs.append(made.numpy())
         return made.address
 
-    def _call(self, step: KernelStep | HostStep, costs: ThreadFacts) -> Callable[[], object]:
+    def _call(self, step: KernelStep | HostStep) -> Callable[[], object]:
         """What runs a step as an ordinary run does, with all that can be looked up looked up."""
         if isinstance(step, HostStep):
             return partial(self._host_step, step)
-        assert self._library is not None
-        table = run_table((step,), len(self.program.plan.slots), self._library.address, costs)
+        table = self.table((step,))
         if table is None:
             return _nothing
         self._kept.append(table)
         return partial(self._pool.walk, address_of(table), address_of(self._slots), self._pool.pointer, self.threads)
+
+    def table(self, steps: Sequence[KernelStep]) -> Words | None:
+        """The table of some steps, for `walk`; None if nothing of them runs."""
+        assert self._library is not None
+        return run_table(steps, len(self.program.plan.slots), self._library.address, self._costs)
+
+    def walk(self, table: Words) -> None:
+        """Runs the steps of a table in one native call."""
+        self._pool.walk(address_of(table), address_of(self._slots), self._pool.pointer, self.threads)
+
+    def worker_threads(self) -> list[int]:
+        """What tells the threads of the pool apart, in their order, the caller not among them."""
+        return self._pool.worker_threads
 
     def _host_step(self, step: HostStep) -> None:
         function = get_global_func(step.function)

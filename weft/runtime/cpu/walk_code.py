@@ -19,7 +19,7 @@ from ...base.plan import KernelStep, Number
 from .pool_state import with_offsets
 
 NEVER, IF_AWAKE, ALWAYS = 0, 1, 2  # whether threads share a step
-_HEAD_WORDS, _ROW_WORDS, _WORD_BYTES = 4, 6, 8
+HEAD_WORDS, ROW_WORDS, _WORD_BYTES = 4, 6, 8
 
 Words = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -36,7 +36,7 @@ def run_table(
     rows: list[Number] = []
     refs: list[Number] = []
     scalars: list[Number] = []
-    scalars_at = _HEAD_WORDS + _ROW_WORDS * len(turning) + 2 * sum([len(step.buffers) for step in turning])
+    scalars_at = HEAD_WORDS + ROW_WORDS * len(turning) + 2 * sum([len(step.buffers) for step in turning])
     words = np.empty(scalars_at + sum([len(step.scalars) for step in turning]), np.int64)
     base = words.ctypes.data
     for step in turning:
@@ -47,7 +47,7 @@ def run_table(
         scalars += step.scalars
         turns = step.launch.turns
         rows += (addresses[step.kernel], first, len(refs) // 2, place, turns, _shared(turns, step.nanoseconds, threads))
-    rows_at = base + _WORD_BYTES * _HEAD_WORDS
+    rows_at = base + _WORD_BYTES * HEAD_WORDS
     head = [rows_at, len(turning), rows_at + _WORD_BYTES * len(rows), slots]
     words[:] = head + rows + refs + scalars
     return words

@@ -58,8 +58,8 @@ def command(
     """How long each kernel of MODEL takes.
 
     Steps of the compiled program are run one by one, each by all threads. GFLOP/s stand where a kernel sums products,
-    by the estimate of its work; the roofline is what the table of facts tells of machines like this one. A trace has a
-    lane for kernels and one for steps in Python: what single threads did is not known.
+    by the estimate of its work; the roofline is what the table of facts tells of machines like this one. A trace has
+    the steps one by one, and a whole run with a lane for each thread.
     """
     with Stages() as stages:
         found = profile_model(

@@ -17,7 +17,7 @@ from ...base.errors import Unsupported
 from ...base.shape import Dim
 from ...base.stages import Decision, Stage, watched
 from ...base.target import Target
-from ...compiler.assemble import StepMade
+from ...compiler.assemble import Assembled
 from ...compiler.backends import backend_of
 from ...compiler.groups import forget_groups
 from ...compiler.model import CompiledModel, InputSpec, compile
@@ -26,7 +26,7 @@ from ...core.graph import Graph
 from ...core.passes import PassRun
 from ...frontend.files import is_program
 from ...passes.pipeline import PIPELINE
-from ...runtime.cpu.profile import profile
+from ...runtime.cpu.profile import profile, thread_pieces
 from ...runtime.program import Array, Program
 from ...te.loops import Kernel
 from ...te.printer import show
@@ -88,6 +88,7 @@ def _measure(compiled: CompiledModel, programs: Sequence[_Made], views: Sequence
         return
     found = profile(programs[0].program, inputs, ROUNDS, threads=1, call=lambda: compiled.run(inputs))
     views[0].run_seconds = found.total
+    views[0].pieces = thread_pieces(programs[0].program, inputs, ROUNDS, views[0].threads or None)
     for number, (step, timed) in enumerate(zip(views[0].steps, found.steps)):
         views[0].steps[number] = step.measured(timed.seconds)
 
@@ -99,7 +100,7 @@ class _Made:
         self.typed = typed
         self.passes: list[PassRun] = []
         self.final: Graph = typed
-        self.steps: list[StepMade] = []
+        self.assembled: Assembled
         self.program: Program
         self.executor: Any = None
 
@@ -122,11 +123,10 @@ class _Watch:
             "altered": self._altered,
             "decision": self._decisions.append,
             "prepared": self._prepared,
-            "groups": self._groups,
             "lowered": self._lowered,
             "loops": self._heard_loops,
             "text": self._text,
-            "step": self._step,
+            "assembled": self._assembled,
             "program": self._program,
             "executor": self._executor,
         }
@@ -150,10 +150,6 @@ class _Watch:
         if self._now is not None:
             self._now.final = prepared.graph
 
-    def _groups(self, groups: Any) -> None:
-        if self._now is not None:
-            self._now.steps = []  # those before computed constants
-
     def _lowered(self, made: Any) -> None:
         decisions = self._taken()
         for lowered in made.kernels:
@@ -167,9 +163,9 @@ class _Watch:
         if found is not None and self._loops is not None:
             self._kernels.setdefault(found[1], (self._loops, text))
 
-    def _step(self, step: StepMade) -> None:
+    def _assembled(self, assembled: Assembled) -> None:
         if self._now is not None:
-            self._now.steps.append(step)
+            self._now.assembled = assembled  # the last; those before computed constants
 
     def _program(self, program: Program) -> None:
         if self._now is not None:
@@ -201,7 +197,7 @@ class _Watch:
         recorder = Recorder(made.typed)
         _take_graphs(recorder, made)
         numbers = self._add_kernels(view, made)
-        add_steps(view, recorder, program, made.steps, numbers, made.final, self.forms)
+        add_steps(view, recorder, program, made.assembled.steps, numbers, made.final, self.forms)
         view.names, view.scopes = recorder.names.list, recorder.scopes.table
         view.records, view.snapshots = recorder.records, recorder.snapshots
         return view
@@ -209,7 +205,7 @@ class _Watch:
     def _add_kernels(self, view: ProgramView, made: _Made) -> dict[str, int]:
         """The code of the steps, each piece once; the numbers of the pieces by symbol."""
         numbers: dict[str, int] = {}
-        for step in made.steps:
+        for step in made.assembled.steps:
             if step.code is not None and step.code.name in self._kernels and step.code.name not in numbers:
                 numbers[step.code.name] = len(view.kernels)
                 view.kernels.append(self._kernel(step.code.name))

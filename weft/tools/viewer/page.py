@@ -10,11 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ...runtime.profile import Piece, end_of
 from ...version import __version__
 from .records import KernelView, NodeRecord, ProgramView, Snapshot, StepView
 from .snapshots import Names, runs
 
 TEMPLATE = Path(__file__).with_name("page.html")
+GAP = 2e-6  # seconds between two pieces that nobody sees
+MOST_PIECES = 20_000
 
 
 def page(programs: Sequence[ProgramView]) -> str:
@@ -63,8 +66,30 @@ def _program(program: ProgramView, texts: _Texts) -> dict[str, Any]:
         "kernels": [_kernel(kernel, texts) for kernel in program.kernels],
         "steps": [_step(step, strings) for step in program.steps],
         "slots": program.slots,
+        "pieces": _pieces(program.pieces),
         "strings": strings.list,
     }
+
+
+def _pieces(pieces: Sequence[Piece]) -> list[Piece]:
+    """What threads did, as far as one can see it: what a thread did of a step at a stretch is one piece, and of very
+    many the longest are left."""
+    made: list[Piece] = []
+    last: dict[int, int] = {}  # the place of each thread's last piece
+    for piece in pieces:
+        before = made[last[piece.thread]] if piece.thread in last else None
+        if before is not None and before.step == piece.step and piece.began - end_of([before]) < GAP:
+            seconds = piece.began + piece.seconds - before.began
+            made[last[piece.thread]] = before._replace(seconds=seconds)
+        else:
+            last[piece.thread] = len(made)
+            made.append(piece)
+    shown = sorted(made, key=lambda piece: -piece.seconds)[:MOST_PIECES]
+    return [Piece(p.step, p.thread, round(p.began, 9), round(p.seconds, 9)) for p in sorted(shown, key=_began)]
+
+
+def _began(piece: Piece) -> float:
+    return piece.began
 
 
 def _record(record: NodeRecord, strings: Names) -> list[Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ...base.stages import Decision
+from ...runtime.profile import Piece
 from .scopes import Scope
 
 
@@ -110,3 +111,4 @@ class ProgramView:
     compile_seconds: float = 0.0
     run_seconds: float | None = None  # of a whole run with all its threads
     threads: int = 0
+    pieces: list[Piece] = field(default_factory=list)  # of a whole run, by its threads

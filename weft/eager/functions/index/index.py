@@ -11,10 +11,9 @@ from ....base.dtype import BOOL, INT64
 from ....base.errors import InvalidValue, RunError
 from ....core.op import Op
 from ....ops.shape.index import GatherAttrs, TakeAttrs
+from ... import native
 from ...autograd.modes import modes
 from ...dispatch import apply, kernel_of, record
-from ...native.copy import ordered_copy
-from ...native.index import add_elements, add_rows, put_elements
 from ...tensor.indexing import Chosen, apart, chosen_from, index_arrays, put_chosen, with_chosen
 from ...tensor.inplace import check_writable
 from ...tensor.memory import Array, array_of, memory_of
@@ -145,7 +144,7 @@ def _write_scatter(
     source = array_of(_source_at(input, array_of(where), value if src is None else src, "scatter"))
     if not where.numel():
         return True
-    return put_elements(array_of(input), axis, array_of(where), apart(source, array_of(input)))
+    return native.put_elements(array_of(input), axis, array_of(where), apart(source, array_of(input)))
 
 
 @row(inplace=True, out=True, writes=_write_scatter)
@@ -182,8 +181,8 @@ def copied(input: Tensor) -> Tensor:
 
 
 def _added(data: Tensor, axis: int, where: Tensor, values: Tensor) -> Tensor:
-    total = None if modes.trace is not None else ordered_copy(array_of(data))
-    if total is not None and add_elements(total, axis, array_of(where), array_of(values)):
+    total = None if modes.trace is not None else native.ordered_copy(array_of(data))
+    if total is not None and native.add_elements(total, axis, array_of(where), array_of(values)):
         return _sum_of(data, _GATHER_GRAD, GatherAttrs(axis=axis), [values, data, where], total)
     more = apply(_GATHER_GRAD, GatherAttrs(axis=axis), [values, data, where])[0]
     return apply(_ADD, None, [data, more])[0]
@@ -205,7 +204,7 @@ def _write_scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> b
         return False
     _, axis, where = at_elements(input, dim, index, "scatter_add")
     source = array_of(_source_at(input, array_of(where), src, "scatter_add"))
-    return add_elements(array_of(input), axis, array_of(where), apart(source, array_of(input)))
+    return native.add_elements(array_of(input), axis, array_of(where), apart(source, array_of(input)))
 
 
 @row(inplace=True, out=True, writes=_write_scatter_add)
@@ -305,7 +304,7 @@ def _write_index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, 
         return False
     data, axis, places = along(input, dim, index, "index_add")
     values = array_of(_source_of(input, data, axis, places, source, "index_add"))
-    return add_rows(array_of(input), axis, places, apart(values, array_of(input)))
+    return native.add_rows(array_of(input), axis, places, apart(values, array_of(input)))
 
 
 @row(inplace=True, out=True, writes=_write_index_add)
@@ -322,8 +321,8 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
         scale = in_dtype(alpha, input._dtype)
         values = apply(_MUL, None, [values, scale])[0]
     given, params = [values, data, wrap(places)], TakeAttrs(axis=axis)
-    total = None if modes.trace is not None else ordered_copy(array_of(data))
-    if total is not None and add_rows(total, axis, places, array_of(values)):
+    total = None if modes.trace is not None else native.ordered_copy(array_of(data))
+    if total is not None and native.add_rows(total, axis, places, array_of(values)):
         return reshape(_sum_of(data, _TAKE_GRAD, params, given, total), input._shape)
     more = apply(_TAKE_GRAD, params, given)[0]
     return reshape(apply(_ADD, None, [data, more])[0], input._shape)
@@ -437,7 +436,7 @@ def _write_put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = 
     if not array.flags.c_contiguous:
         return False
     values = apart(array_of(source), array).reshape(-1)
-    written = add_elements if accumulate else put_elements
+    written = native.add_elements if accumulate else native.put_elements
     return written(array.reshape(-1), 0, places.reshape(-1), values)
 
 

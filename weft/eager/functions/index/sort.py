@@ -12,8 +12,8 @@ from ....base.errors import RunError, Unsupported
 from ....core.op import Op
 from ....ops.shape.index import GatherAttrs
 from ....ops.shape.sort import order_of
+from ... import native
 from ...dispatch import apply
-from ...native.index import nonzero as nonzero_places
 from ...tensor.memory import Array, array_of
 from ...tensor.tensor import Tensor, axis_of, wrap
 from ..hosted import hosted
@@ -330,7 +330,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """
     array = array_of(input)
     if as_tuple:
-        places = nonzero_places(array if array.ndim else array.reshape(1), True)
+        places = native.nonzero(array if array.ndim else array.reshape(1), True)
         return tuple(wrap(place) for place in places)
     return argwhere(input)
 
@@ -338,4 +338,4 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 @row
 def argwhere(input: Tensor) -> Tensor:
     """Where elements are not zero, a row each"""
-    return wrap(nonzero_places(array_of(input)))
+    return wrap(native.nonzero(array_of(input)))

@@ -12,9 +12,9 @@ from ....base.dtype import is_complex, is_float
 from ....base.errors import InvalidType, RunError
 from ....core.op import Op
 from ....ops.reduce.reduce_moments import VarianceAttrs
+from ... import native
 from ...autograd.modes import modes
 from ...dispatch import apply
-from ...native.reduce import integer_sum
 from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.types import as_dtype
@@ -49,7 +49,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     """
     axes = dims_of(dim, input.ndim)
     if dtype is None and input._dtype.kind in "biu" and modes.trace is None:
-        return wrap(integer_sum(array_of(input), axes).reshape(without(input._shape, axes, keepdim)))
+        return wrap(native.integer_sum(array_of(input), axes).reshape(without(input._shape, axes, keepdim)))
     return reduce_by(_SUM, counted(input, dtype), axes, keepdim)
 
 

@@ -27,7 +27,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-KEEPS = "from weft.base.freed_memory import keep_freed_memory; print(int(keep_freed_memory()))"
+KEEPS = "from weft.runtime.cpu.freed_memory import keep_freed_memory; print(int(keep_freed_memory()))"
 
 
 def said(script, **settings):

@@ -10,8 +10,8 @@ import ctypes
 import os
 import sys
 
-from . import config
-from .memory import memory_bytes
+from ...base import config
+from ...base.memory import memory_bytes
 
 LARGEST = 32 << 20  # bytes of an array: the most that glibc has come from memory that it keeps
 DEFAULT = 512  # MB

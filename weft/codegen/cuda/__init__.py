@@ -1,0 +1,1 @@
+"""Code of GPUs: loop IR with a grid becomes LLVM IR, and LLVM IR becomes PTX."""

@@ -1,0 +1,64 @@
+"""The frame of a template kernel: its parameters, shared memory, tensor maps, and the module around its lines."""
+
+from __future__ import annotations
+
+from ....base.plan import Launch
+from ....te.expr import Expr
+from ....te.loops import Buffer, Kernel
+from ....te.tensor_cores.product import ALIGNMENT, SPLIT_GAP, Tile
+from ...builder import Builder
+from ...memory import Place
+from .writer import Writer
+
+_MAP = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
+
+
+class Frame:
+    """A writer whose buffers are bound, and the addresses of tensor maps."""
+
+    def __init__(self, kernel: Kernel, builder: Builder, maps: int) -> None:
+        self.kernel = kernel
+        self.w = Writer(builder)
+        b = self.w.b
+        for number, buffer in enumerate(kernel.buffers):
+            text = f"addrspacecast ptr addrspace(1) %buffer{number} to ptr"
+            base = b.pure("ptr", 1, text, ())
+            strides = tuple(self.w.e.linear(stride) for stride in buffer.strides)
+            self.w.e.places[buffer] = Place(base, buffer.dtype, strides, buffer.lanes, buffer.alignment or 16)
+        self.maps = [b.pure("i64", 1, f"ptrtoint ptr %map{n} to i64", ()) for n in range(maps)]
+
+    def shared_base(self) -> Expr:
+        """Where shared memory begins, rounded up to what tiles need."""
+        start = self.w.b.pure("i32", 1, "ptrtoint ptr addrspace(3) @shared to i32", ())
+        raw = self.w.named("shared", start)
+        return self.w.let("base", (raw + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT)
+
+    def number_of(self, buffer: Buffer) -> int:
+        return self.kernel.buffers.index(buffer)
+
+    @staticmethod
+    def split_row_bytes(tile: Tile) -> int:
+        """Of a row of partial sums."""
+        return (tile.width + SPLIT_GAP) * 4
+
+
+def module(kernel: Kernel, frame: Frame, launch: Launch, maps: int, resident: int) -> str:
+    """The text of a module with one kernel."""
+    b = frame.w.b
+    parameters = [f"ptr addrspace(1) align 16 %buffer{n}" for n in range(len(kernel.buffers))]
+    parameters += [f"i64 %scalar{n}" for n in range(len(kernel.scalars))]
+    parameters += [f"{_MAP} %map{n}" for n in range(maps)]
+    lines = ["entry:", *b.scope.lines, "  ret void"]
+    threads = launch.threads[0]
+    return "\n".join(
+        [
+            f"@shared = external addrspace(3) global [0 x i8], align {ALIGNMENT}",
+            *b.globals.values(),
+            *b.declarations.values(),
+            f"define ptx_kernel void @{kernel.name}({', '.join(parameters)}) #0 {{",
+            *lines,
+            "}",
+            f'attributes #0 = {{ "nvvm.maxntid"="{threads},1,1" "nvvm.minctasm"="{resident}" }}',
+            "",
+        ]
+    )

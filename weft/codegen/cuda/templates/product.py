@@ -1,0 +1,354 @@
+"""A product of matrices as LLVM IR: one warp copies operands into a ring of stages, warpgroups multiply them.
+
+The inner loop is one block of assembly, which gives the sums of a tile; all around it is ordinary IR. Barriers of a
+stage: `full`, which copies complete, and `empty`, at which each warpgroup that has read the stage arrives.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....base.cuda_target import CudaTarget
+from ....te.expr import Expr, cast, select
+from ....te.linear import Linear, scalar
+from ....te.loops import Kernel
+from ....te.tensor_cores.layouts import (
+    CHUNK_BYTES,
+    CORE_ROWS,
+    K_STEP_BYTES,
+    PANEL_BYTES,
+    PANEL_ROWS,
+    ROW_BYTES,
+    WARP,
+    WARPGROUP,
+    descriptor,
+    ring_place,
+    split_bound,
+    tile_place,
+    window_origin,
+)
+from ....te.tensor_cores.product import Product, Window
+from ...builder import Builder, Value
+from . import asm
+from .facts import GpuFacts
+from .frame import Frame, module
+from .results import Sums, store_pairs, store_staged
+from .split_sums import store_split
+from .writer import UINT32, Loop, u32
+
+BARRIER = 8  # bytes
+K_STEPS = ROW_BYTES // K_STEP_BYTES
+TURN_BARRIER = 3  # the first of the named barriers at which warpgroups wait for their turn
+
+
+def emit_product(kernel: Kernel, plan: Product, target: CudaTarget) -> str:
+    """The module of a product."""
+    writer = ProductWriter(kernel, plan, target)
+    writer.write()
+    return module(kernel, writer.frame, plan.launch, len(plan.maps), plan.tile.resident)
+
+
+class ProductWriter:
+    """What the threads of a block do, in the order in which they do it."""
+
+    def __init__(self, kernel: Kernel, plan: Product, target: CudaTarget) -> None:
+        self.plan, self.tile, self.memory = plan, plan.tile, plan.memory
+        builder = Builder(GpuFacts())  # type: ignore[arg-type]
+        self.frame = frame = Frame(kernel, builder, len(plan.maps))
+        self.w = w = frame.w
+        self.thread_number = w.special("tid.x")
+        self.block_number, self.blocks = w.special("ctaid.x"), w.special("nctaid.x")
+        self.base = frame.shared_base()
+        stages = self.memory.stages
+        self.full = self.base + self.memory.barriers
+        self.empty = self.full + BARRIER * stages
+        self.other = self.full + 2 * BARRIER * stages  # of tensors copied beside, or of partial sums
+        self.rank: Expr = u32(0)
+        if self.tile.split > 1:
+            self.rank = w.special("cluster.ctarank")
+            self.block_number = w.let("unit", self.block_number // self.tile.split)
+            self.blocks = w.let("units", self.blocks // self.tile.split)
+        self.warpgroup = w.let("warpgroup", self.thread_number // WARPGROUP)
+        down, across = plan.tiles
+        self.tiles = u32(down * across * plan.batch)
+        self.k_blocks = plan.k_blocks * len(plan.passes)
+
+    def write(self) -> None:
+        with self.w.when(self.thread_number.equal(WARPGROUP * self.tile.warpgroups)):
+            self._make_barriers()
+        is_copier = self.warpgroup.equal(self.tile.warpgroups)
+        if self.tile.split > 1:
+            self.w.asm(asm.CLUSTER_ARRIVE)
+            self.w.asm("bar.sync 0;")
+        self.w.either(is_copier, self._copy_operands, self._multiply)
+        if self.tile.split == 1 and self.plan.out_map is not None:
+            with self.w.when((self.thread_number % WARPGROUP).equal(0) & (self.warpgroup < self.tile.warpgroups)):
+                self.w.asm(asm.STORES_READ)
+
+    def _make_barriers(self) -> None:
+        w, tile = self.w, self.tile
+        for number in range(len(self.plan.maps)):
+            w.asm(asm.PREFETCH_MAP, self.frame.maps[number])
+        readers = 1 if tile.alternate else tile.warpgroups
+        for stage in range(self.memory.stages):
+            w.asm(asm.INIT.format(count=1), self.full + BARRIER * stage)
+            w.asm(asm.INIT.format(count=readers), self.empty + BARRIER * stage)
+        for number in range(tile.warpgroups):
+            w.asm(asm.INIT.format(count=1), self.other + BARRIER * number)
+        if tile.split > 1:
+            sent = (tile.rows - tile.rows // tile.split) * self.frame.split_row_bytes(tile)
+            w.asm(asm.EXPECT.format(bytes=sent), self.other)
+        w.asm(asm.INITS_SEEN)
+
+    # Places
+
+    def _tile_at(self, number: Expr) -> tuple[Expr, Expr, Expr]:
+        """Which product, and the first row and column of a tile."""
+        w, (down, across) = self.w, self.plan.tiles
+        batch: Expr = u32(0)
+        if self.plan.batch > 1:
+            batch = w.let("batch", number // (down * across))
+            number = number - batch * (down * across)
+        row, column = tile_place(number, u32(down), u32(across), self.tile.together)
+        return batch, w.let("row", row * self.tile.rows), w.let("column", column * self.tile.width)
+
+    def _own_blocks(self) -> tuple[Expr, Expr]:
+        """The first of the blocks of k that fall to this block of threads, and the one after the last."""
+        if self.tile.split == 1:
+            return u32(0), u32(self.k_blocks)
+        ends = [split_bound(self.rank + more, self.tile.split, u32(self.k_blocks)) for more in (0, 1)]
+        return self.w.let("first", ends[0]), self.w.let("last", ends[1])
+
+    # The warp that copies
+
+    def _copy_operands(self) -> None:
+        w = self.w
+        if self.tile.split == 1:
+            w.asm(f"bar.arrive 0, {self.tile.threads};")
+        with w.when((self.thread_number % WARP).equal(0)):
+            w.asm(asm.WAIT_BEFORE)
+            first, last = self._own_blocks()
+            walk = lambda turn: turn.tile < self.tiles
+            with w.repeat(walk, tile=self.block_number, stage=u32(0), phase=u32(1)) as turn:
+                self._copy_tile(turn, first, last)
+
+    def _copy_tile(self, turn: Loop, first: Expr, last: Expr) -> None:
+        w, plan = self.w, self.plan
+        batch, row, column = self._tile_at(turn.tile)
+        state: dict[str, Any] = {"block": first, "stage": turn.stage, "phase": turn.phase}
+        window = plan.a if isinstance(plan.a, Window) else None
+        origin: tuple[Expr, ...] = ()
+        if window is not None:
+            origin = tuple(w.let("origin", at) for at in window_origin(row, window.image, window.strides, window.pads))
+            blocks = -(-window.channels // self.tile.depth)
+            tap = first // blocks
+            state |= {"channel": first - tap * blocks, "down": tap // window.filter[1]}
+            state["across"] = tap - state["down"] * window.filter[1]
+        with w.repeat(lambda k: k.block < last, **state) as k:
+            w.asm(asm.WAIT, self.empty + k.stage * BARRIER, k.phase)
+            full = w.let("full", self.full + k.stage * BARRIER)
+            w.asm(asm.EXPECT.format(bytes=self.tile.stage_bytes), full)
+            block, maps = self._pass_of(k.block)
+            depth = block * self.tile.depth
+            if window is not None:
+                tap = k.down * window.filter[1] + k.across
+                depth = tap * window.channels + k.channel * self.tile.depth
+                self._copy_window(k, full, window, origin)
+            else:
+                self._copy_matrix(k, full, plan.a, maps[0], depth, row, batch, self.memory.a, self.tile.rows)
+            self._copy_matrix(k, full, plan.b, maps[1], depth, column, batch, self.memory.b, self.tile.width)
+            self._advance(k)
+            if window is not None:
+                self._advance_window(k, window)
+        turn.next(tile=turn.tile + self.blocks, stage=k.stage, phase=k.phase)
+
+    def _pass_of(self, block: Expr) -> tuple[Expr, tuple[Value, Value]]:
+        """The block within its pass over k, and the maps of that pass."""
+        passes, w, each = self.plan.passes, self.w, self.plan.k_blocks
+        chosen = [self.frame.maps[number] for number in passes[0]]
+        if len(passes) == 1:
+            return block, (chosen[0], chosen[1])
+        for turn, maps in enumerate(passes[1:], 1):
+            later = w.value(block >= turn * each)
+            chosen = [w.b.select(later, self.frame.maps[number], old) for number, old in zip(maps, chosen)]
+        return block % each, (chosen[0], chosen[1])
+
+    def _copy_matrix(
+        self, k: Loop, full: Expr, side: Any, chosen: Value, depth: Expr, row: Expr, batch: Expr, start: int, rows: int
+    ) -> None:
+        w = self.w
+        to = w.let("to", self.base + start + k.stage * (rows * ROW_BYTES))
+        depth = w.let("depth", depth)
+        matrix = u32(0) if side.matrix is None else self._matrix_of(side.matrix, batch)
+        if not side.turned:
+            w.asm(asm.tile_load(3), to, chosen, depth, row, matrix, full)
+            return
+        for panel in range(rows // PANEL_ROWS):
+            at = row + panel * PANEL_ROWS
+            w.asm(asm.tile_load(3), to + panel * PANEL_BYTES, chosen, at, depth, matrix, full)
+
+    def _matrix_of(self, matrix: Expr, batch: Expr) -> Expr:
+        self.w.e.variables[self.plan.batch_at] = scalar(Linear(0, {self.w.wide(batch): 1}))
+        return self.w.let("matrix", cast(matrix, UINT32))
+
+    def _copy_window(self, k: Loop, full: Expr, window: Window, origin: tuple[Expr, ...]) -> None:
+        w = self.w
+        picture, top, left = origin
+        to = w.let("to", self.base + self.memory.a + k.stage * (self.tile.rows * ROW_BYTES))
+        offsets = [
+            w.b.convert("trunc", w.value(at * step), "i16")
+            for at, step in ((k.across, window.dilation[1]), (k.down, window.dilation[0]))
+        ]
+        chosen = self.frame.maps[window.map]
+        w.asm(asm.window_load(), to, chosen, k.channel * self.tile.depth, left, top, picture, full, *offsets)
+
+    def _advance(self, k: Loop) -> None:
+        following = k.stage + 1
+        wraps = following.equal(self.memory.stages)
+        stage = select(wraps, u32(0), following)
+        k.next(block=k.block + 1, stage=stage, phase=k.phase ^ cast(wraps, UINT32))
+
+    def _advance_window(self, k: Loop, window: Window) -> None:
+        channel = k.channel + 1
+        whole = channel.equal(-(-window.channels // self.tile.depth))
+        across = k.across + cast(whole, UINT32)
+        row_done = across.equal(window.filter[1])
+        k.next(channel=select(whole, u32(0), channel), across=select(row_done, u32(0), across))
+        k.next(down=k.down + cast(row_done, UINT32))
+
+    # The warpgroups that multiply
+
+    def _multiply(self) -> None:
+        w, tile = self.w, self.tile
+        if tile.split == 1:
+            w.asm(f"bar.sync 0, {tile.threads};")
+        w.asm(f"{asm.MAY_BEGIN}\n{asm.WAIT_BEFORE}")
+        self.thread = w.let("thread", self.thread_number % WARPGROUP)
+        self.is_first = self.thread.equal(0)
+        if tile.alternate:
+            with w.when(self.warpgroup.equal(1)):  # the other one has the first turn
+                w.asm(f"bar.arrive {TURN_BARRIER}, {2 * WARPGROUP};")
+        begin: Expr = self.block_number
+        step: Expr = self.blocks
+        if tile.alternate:
+            begin, step = begin + self.warpgroup * step, step * tile.warpgroups
+        state: dict[str, Any] = {"tile": begin, "beside": u32(0)}
+        state |= {"turn": self.warpgroup} if tile.alternate else {"stage": u32(0), "phase": u32(0)}
+        first, last = self._own_blocks()
+        count = w.let("count", last - first)
+        with w.repeat(lambda turn: turn.tile < self.tiles, **state) as turn:
+            self._multiply_tile(turn, count)
+            turn.next(tile=turn.tile + step, beside=turn.beside ^ 1)
+            if tile.split > 1:  # a cluster has one tile
+                turn.next(tile=self.tiles)
+
+    def _multiply_tile(self, turn: Loop, count: Expr) -> None:
+        w, tile = self.w, self.tile
+        batch, row, column = self._tile_at(turn.tile)
+        if tile.alternate:
+            stage, phase = ring_place(turn.turn * count, self.memory.stages)
+            turn.next(turn=turn.turn + tile.warpgroups)
+        else:
+            stage, phase = turn.stage, turn.phase
+            row = w.let("own_row", row + self.warpgroup * tile.own_rows)
+        sums = Sums(self, batch, row, column)
+        if self.plan.beside is not None and self.plan.out_map is not None:
+            sums.copy_beside()
+        values, stage_after, phase_after = self._inner_loop(stage, phase, count)
+        if not tile.alternate:
+            turn.next(stage=w.named("stage", stage_after), phase=w.named("phase", phase_after))
+        if tile.split > 1:
+            store_split(sums, values)
+        elif self.plan.out_map is None:
+            store_pairs(sums, values)
+        else:
+            store_staged(sums, values, turn.beside)
+
+    def _descriptors(self) -> tuple[Value, Value]:
+        """Of both operands at the first stage of the ring."""
+        w, tile = self.w, self.tile
+        own = u32(0) if tile.alternate else self.warpgroup * (tile.own_rows * ROW_BYTES)
+        made = []
+        for side, start in ((self.plan.a, own + self.memory.a), (self.plan.b, u32(self.memory.b))):
+            turned = getattr(side, "turned", False)
+            high = descriptor(PANEL_BYTES if turned else CHUNK_BYTES, CORE_ROWS * ROW_BYTES)
+            low = w.wide((self.base + start) // CHUNK_BYTES)
+            made.append(w.b.binary("or", low, w.b.const("i64", 1, high)))
+        return made[0], made[1]
+
+    def _inner_loop(self, stage: Expr, phase: Expr, count: Expr) -> tuple[list[Value], Value, Value]:
+        """The sums of a tile, and the stage and phase after it."""
+        w, tile, sums = self.w, self.tile, self.tile.accumulators
+        a, b = self._descriptors()
+        names = ["stage", "phase", "a", "b", "full", "empty", "stage0", "phase0", "count", "elected", "mine", "others"]
+        at = {name: f"${sums + number}" for number, name in enumerate(names)}
+        zeros = "\n".join(f"mov.f32 ${number}, 0f00000000;" for number in range(sums))
+        turns = [f"bar.sync {at['mine']}, {2 * WARPGROUP};", f"bar.arrive {at['others']}, {2 * WARPGROUP};"]
+        take, give = turns if tile.alternate else ("", "")
+        text = f"""{{
+.reg .pred p, adds, always, elected, releases;
+.reg .b32 block, bar, before;
+.reg .b64 a, b, x;
+setp.eq.b32 always, 0, 0;
+setp.ne.b32 elected, {at["elected"]}, 0;
+mov.b32 {at["stage"]}, {at["stage0"]};
+mov.b32 {at["phase"]}, {at["phase0"]};
+mov.b32 block, 0;
+mov.b32 before, 0;
+{zeros}
+{take}
+next: shl.b32 bar, {at["stage"]}, 3;
+add.u32 bar, bar, {at["full"]};
+again: mbarrier.try_wait.parity.shared::cta.b64 p, [bar], {at["phase"]};
+@p bra ready;
+bra again;
+ready: mul.wide.u32 x, {at["stage"]}, {tile.rows * ROW_BYTES // CHUNK_BYTES};
+add.s64 a, x, {at["a"]};
+mul.wide.u32 x, {at["stage"]}, {tile.width * ROW_BYTES // CHUNK_BYTES};
+add.s64 b, x, {at["b"]};
+setp.ne.b32 adds, block, 0;
+wgmma.fence.sync.aligned;
+{self._products()}
+wgmma.commit_group.sync.aligned;
+wgmma.wait_group.sync.aligned 1;
+shl.b32 bar, before, 3;
+add.u32 bar, bar, {at["empty"]};
+and.pred releases, elected, adds;
+@releases mbarrier.arrive.shared::cta.b64 _, [bar];
+mov.b32 before, {at["stage"]};
+add.u32 {at["stage"]}, {at["stage"]}, 1;
+setp.eq.b32 p, {at["stage"]}, {self.memory.stages};
+selp.b32 {at["stage"]}, 0, {at["stage"]}, p;
+selp.b32 bar, 1, 0, p;
+xor.b32 {at["phase"]}, {at["phase"]}, bar;
+add.u32 block, block, 1;
+setp.lt.u32 p, block, {at["count"]};
+@p bra next;
+{give}
+wgmma.wait_group.sync.aligned 0;
+shl.b32 bar, before, 3;
+add.u32 bar, bar, {at["empty"]};
+@elected mbarrier.arrive.shared::cta.b64 _, [bar];
+}}"""
+        elected = cast(self.is_first, UINT32)
+        mine, others = self.warpgroup + TURN_BARRIER, u32(TURN_BARRIER + 1) - self.warpgroup
+        operands = (a, b, self.full, self.empty, stage, phase, count, elected, mine, others)
+        made = w.read_many(text, ["float"] * sums + ["i32", "i32"], *operands)
+        return made[:sums], made[sums], made[sums + 1]
+
+    def _products(self) -> str:
+        """All products of one stage."""
+        tile, plan, lines = self.tile, self.plan, list[str]()
+        turned = getattr(plan.a, "turned", False), plan.b.turned
+        flags = () if tile.kind == "tf32" else turned
+        steps = [(16 * ROW_BYTES if side else K_STEP_BYTES) // CHUNK_BYTES for side in turned]
+        each = tile.width // 2
+        for step in range(K_STEPS):
+            for block in range(tile.blocks):
+                if block:
+                    lines.append(f"add.s64 x, a, {block * PANEL_BYTES // CHUNK_BYTES};")
+                keeps, own = ("adds" if step == 0 else "always"), asm.registers(block * each, each)
+                lines.append(asm.multiply(tile.kind, tile.width, own, "x" if block else "a", "b", keeps, flags))
+            if step < K_STEPS - 1:
+                lines += [f"add.s64 {side}, {side}, {more};" for side, more in zip("ab", steps)]
+        return "\n".join(lines)

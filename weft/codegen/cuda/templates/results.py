@@ -1,0 +1,203 @@
+"""From the sums of a tile to what is stored of them: the group's expression for each pair of neighbours that a thread
+has, then either stores by each thread, or a staged tile that is copied as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ....base.dtype import DType
+from ....te.expr import Expr, Ramp, Var, as_expr, cast, widen
+from ....te.linear import Linear, scalar
+from ....te.tensor_cores.layouts import PANEL_BYTES, PANEL_ROWS, WARPGROUP, accumulator_row, lesser, matrix_address
+from ....te.visit import loads, substitute
+from ...builder import Value
+from . import asm
+from .writer import UINT32, u32
+
+if TYPE_CHECKING:
+    from .product import ProductWriter
+
+GROUP_BARRIER = 1  # the first of the named barriers that the threads of one warpgroup meet at
+PAIR = 2
+
+
+class Sums:
+    """Where the sums of a tile belong, and the expression of the result for some neighbours at a time."""
+
+    def __init__(self, product: ProductWriter, batch: Expr, row: Expr, column: Expr) -> None:
+        self.product, self.plan, self.w = product, product.plan, product.w
+        self.batch, self.row, self.column = batch, row, column
+        self._forms: dict[int, tuple[Expr, Var, Var, Var | None]] = {}
+        self._reads = bool(loads(self.plan.store.value))
+        self.w.e.variables[self.plan.batch_at] = scalar(Linear(0, {self.w.wide(batch): 1}))
+
+    @property
+    def dtype(self) -> DType:
+        return self.plan.store.buffer.dtype
+
+    def result(self, sums: Sequence[Value], row: Expr, unit: Expr, more: int, beside: Value | None = None) -> Value:
+        """What is stored of neighbours in a row. Their first column is `unit` times their number, and `more`; where
+        there are rows or columns that the result has not, others are read for them."""
+        lanes, plan, w = len(sums), self.plan, self.w
+        value, column, total, other = self._form(lanes)
+        if plan.rows % plan.tile.rows and self._reads:
+            row = lesser(row, u32(plan.rows - 1))
+        at = Linear(more, {w.wide(unit): lanes})
+        if plan.columns % plan.tile.width and self._reads:
+            at = Linear(0, {w.wide(lesser(unit + more // lanes, u32(plan.columns // lanes - 1))): lanes})
+        w.e.variables[plan.row_at] = scalar(Linear(0, {w.wide(row): 1}))
+        w.e.variables[column] = scalar(at)
+        w.e.variables[total] = w.vector(sums)
+        if other is not None and beside is not None:
+            w.e.variables[other] = beside
+        return w.value(value)
+
+    def _form(self, lanes: int) -> tuple[Expr, Var, Var, Var | None]:
+        if lanes not in self._forms:
+            plan = self.plan
+            column, total = Var("column"), Var("total", plan.total.dtype, lanes)
+            stands: dict[Var, Expr] = {plan.column_at: Ramp(column, as_expr(1), lanes), plan.total: total}
+            other = None
+            if plan.beside is not None:
+                other = stands[plan.beside.value] = Var("beside", plan.beside.value.dtype, lanes)
+            value = widen(substitute(plan.store.value, stands), lanes)
+            self._forms[lanes] = value, column, total, other
+        return self._forms[lanes]
+
+    # A tensor beside, copied to where results are staged
+
+    @property
+    def staged(self) -> Expr:
+        """The memory in which this warpgroup stages results."""
+        product = self.product
+        own = product.tile.own_rows * product.memory.columns * self.dtype.itemsize
+        return product.base + product.memory.staged + product.warpgroup * own
+
+    @property
+    def arrived(self) -> Expr:
+        """The barrier that a tensor beside completes."""
+        return self.product.other + self.product.warpgroup * 8
+
+    def panels(self, first: int = 0) -> list[tuple[Expr, Expr, Expr]]:
+        """Where panels of 64 columns and rows are staged, and their first column and row."""
+        tile, found = self.product.tile, []
+        for panel in range(self.product.memory.columns // PANEL_ROWS):
+            for block in range(tile.blocks):
+                at = self.staged + (panel * tile.blocks + block) * PANEL_BYTES
+                found.append((at, self.column + first + panel * PANEL_ROWS, self.row + block * PANEL_ROWS))
+        return found
+
+    def copy_beside(self) -> None:
+        """Begins to copy the tensor that is read beside."""
+        w, plan, tile = self.w, self.plan, self.product.tile
+        assert plan.beside is not None
+        with w.when(self.product.is_first):
+            w.asm(asm.STORES_READ)
+            size = tile.own_rows * self.product.memory.columns * self.dtype.itemsize
+            w.asm(asm.EXPECT.format(bytes=size), self.arrived)
+            for at, column, row in self.panels():
+                chosen = self.product.frame.maps[plan.beside.map]
+                w.asm(asm.tile_load(3), at, chosen, column, row, self.batch, self.arrived)
+
+
+def store_pairs(sums: Sums, values: Sequence[Value]) -> None:
+    """Each thread stores its pairs: four threads fill 32 bytes of float32."""
+    w, tile, product = sums.w, sums.product.tile, sums.product
+    rows = [
+        sums.row + accumulator_row(product.thread, 2 * half % 4) + half // 2 * PANEL_ROWS
+        for half in range(2 * tile.blocks)
+    ]
+    rows = [w.let("row", row) for row in rows]
+    unit = w.let("unit", sums.column // PAIR + product.thread % 4)
+    starts = [_address(sums, row, unit, PAIR) for row in rows]
+    for j in range(tile.width // 8):
+        for half, row in enumerate(rows):
+            first = half // 2 * tile.width // 2 + 4 * j + half % 2 * 2
+            made = sums.result(values[first : first + 2], row, unit, 8 * j)
+            inside = _inside(sums, row, unit * PAIR + 8 * j)
+            store_run(sums, made, starts[half], 8 * j * sums.dtype.itemsize, inside)
+
+
+def _inside(sums: Sums, row: Expr, column: Expr) -> Expr | None:
+    plan, asked = sums.plan, None
+    if plan.rows % plan.tile.rows:
+        asked = row < plan.rows
+    if plan.columns % plan.tile.width:
+        within = column < plan.columns
+        asked = within if asked is None else asked & within
+    return asked
+
+
+def _address(sums: Sums, row: Expr, unit: Expr, lanes: int) -> Value:
+    """Of an element of the result, as a number."""
+    w, plan, b = sums.w, sums.plan, sums.w.b
+    number = sums.product.frame.number_of(plan.store.buffer)
+    start = b.pure("i64", 1, f"ptrtoint ptr addrspace(1) %buffer{number} to i64", ())
+    line = w.wide(row)
+    if plan.batch > 1:
+        line = b.binary("add", line, b.binary("mul", w.wide(sums.batch), b.const("i64", 1, plan.rows)))
+    offset = b.binary("mul", line, b.const("i64", 1, plan.columns * sums.dtype.itemsize))
+    within = b.binary("mul", w.wide(unit), b.const("i64", 1, lanes * sums.dtype.itemsize))
+    return b.binary("add", b.binary("add", start, offset), within)
+
+
+def store_run(sums: Sums, made: Value, address: Value, offset: int, inside: Expr | None) -> None:
+    """Neighbours into memory, at most 16 bytes at a time."""
+    w, b = sums.w, sums.w.b
+    words = [b.extract(made, lane) for lane in range(made.lanes)]
+    if sums.dtype.itemsize == 2:
+        words = [w.packed(words[i], words[i + 1], sums.dtype) for i in range(0, len(words), 2)]
+    kind = "b32" if sums.dtype.itemsize == 2 else "f32"
+    for first in range(0, len(words), 4):
+        some = words[first : first + 4]
+        names = ", ".join(f"${1 + n}" for n in range(len(some)))
+        vector, braces = (f".v{len(some)}", f"{{{names}}}") if len(some) > 1 else ("", names)
+        text = f"st.global{vector}.{kind} [$0+{offset + 4 * first}], {braces};"
+        if inside is None:
+            w.asm(text, address, *some)
+        else:
+            guard = f"{{ .reg .pred p;\nsetp.ne.b32 p, ${1 + len(some)}, 0;\n@p {text} }}"
+            w.asm(guard, address, *some, cast(inside, UINT32))
+
+
+def store_staged(sums: Sums, values: Sequence[Value], beside_phase: Expr) -> None:
+    """Results of 16 bits, a part of the columns at a time: into shared memory as matrices, from there as boxes."""
+    w, plan, product = sums.w, sums.plan, sums.product
+    tile, columns = product.tile, product.memory.columns
+    meeting = w.let("meeting", product.warpgroup + GROUP_BARRIER)
+    unit = w.let("unit", sums.column // PAIR + product.thread % 4)
+    places = [w.let("place", sums.staged + matrix_address(product.thread, group)) for group in range(4)]
+    if plan.beside is not None:
+        w.asm(asm.WAIT, sums.arrived, beside_phase)
+    for part in range(tile.width // columns):
+        if plan.beside is None:
+            with w.when(product.is_first):
+                w.asm(asm.STORES_READ)
+            w.asm(f"bar.sync $0, {WARPGROUP};", meeting)
+        for group in range(columns // 16):
+            for block in range(tile.blocks):
+                first = block * tile.width // 2 + part * columns // 2 + 8 * group
+                at = places[group % 4] + (group // 4 * tile.blocks + block) * PANEL_BYTES
+                _stage_group(sums, values[first : first + 8], block, unit, part * columns + 16 * group, at)
+        w.asm(asm.WRITES_SEEN)
+        w.asm(f"bar.sync $0, {WARPGROUP};", meeting)
+        with w.when(product.is_first):
+            for at, column, row in sums.panels(part * columns):
+                w.asm(asm.tile_store(3), product.frame.maps[plan.out_map or 0], column, row, sums.batch, at)
+            w.asm(asm.COMMIT_STORES)
+
+
+def _stage_group(sums: Sums, values: Sequence[Value], block: int, unit: Expr, more: int, at: Expr) -> None:
+    """16 columns: four pairs of a thread, in two rows."""
+    w, plan, product = sums.w, sums.plan, sums.product
+    others: list[Value | None] = [None] * 4
+    if plan.beside is not None:
+        words = w.read_many(asm.LOAD_MATRIX, ["i32"] * 4, at, early=False)
+        others = [w.pair(*w.unpacked(word, plan.beside.value.dtype)) for word in words]
+    packed = []
+    for number in range(4):
+        row = sums.row + block * PANEL_ROWS + accumulator_row(product.thread, 2 * number)
+        pair = sums.result(values[2 * number : 2 * number + 2], row, unit, more + number // 2 * 8, others[number])
+        packed.append(w.packed(w.b.extract(pair, 0), w.b.extract(pair, 1), sums.dtype))
+    w.asm(asm.STORE_MATRIX, at, *packed)

@@ -1,0 +1,1 @@
+"""Schedules, templates and layout rules of GPUs."""

@@ -1,0 +1,220 @@
+"""Kernels of tensor cores with all that may follow a product, to be assembled without a GPU and run with one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ..base.cuda_target import CudaTarget
+from ..lower.cuda.product import Matrices, Request, write_product
+from ..te.build import KernelBuilder
+from ..te.expr import Expr, call, cast, const, maximum
+from ..te.loops import Kernel
+from ..te.tensor_cores.product import Tile, Window
+
+DTYPES_OF = {"fp16": "float16", "bf16": "bfloat16", "tf32": "float32"}
+
+
+@dataclass(frozen=True)
+class ProductCase:
+    """act(a b^T + bias + other), of `batch` products; buffers in the order a, b, bias, other, result."""
+
+    tile: Tile | None
+    rows: int
+    columns: int
+    depth: int
+    kind: str = "fp16"
+    batch: int = 1
+    turned: tuple[bool, bool] = (False, False)
+    bias: bool = False
+    other: bool = False
+    activation: str = ""
+    out: str = ""
+    shared_b: bool = False
+    exact: bool = False  # float32 by three products of tf32; the rests of a and b are buffers behind them
+
+    @property
+    def dtype(self) -> str:
+        return DTYPES_OF[self.kind]
+
+    @property
+    def out_dtype(self) -> str:
+        return self.out or self.dtype
+
+    def kernel(self, target: CudaTarget) -> Kernel:
+        b = KernelBuilder("kernel")
+        a = b.arg("a", self.dtype, (self.batch * self.rows * self.depth,))
+        w = b.arg("b", self.dtype, ((1 if self.shared_b else self.batch) * self.columns * self.depth,))
+        rest = (b.arg("ar", self.dtype, a.shape), b.arg("br", self.dtype, w.shape)) if self.exact else None
+        bias = b.arg("bias", self.dtype, (self.columns,)) if self.bias else None
+        other = b.arg("other", self.out_dtype, (self.batch, self.rows, self.columns)) if self.other else None
+        out = b.arg("out", self.out_dtype, (self.batch * self.rows * self.columns,))
+
+        def finish(total: Expr, batch: Expr, row: Expr, column: Expr) -> Expr:
+            value = total if bias is None else total + cast(bias[column], total.dtype)
+            if other is not None:
+                value = value + cast(other[batch, row, column], total.dtype)
+            return cast(self._activated(value), self.out_dtype)
+
+        itself: Callable[[Expr], Expr] | None = (lambda number: number) if self.batch > 1 else None
+        left = Matrices(a, self.batch, self.turned[0], itself)
+        right = Matrices(w, 1 if self.shared_b else self.batch, self.turned[1], None if self.shared_b else itself)
+        request = Request(
+            left, right, self.batch, self.rows, self.columns, self.depth, out, finish, self.kind, other, rest
+        )
+        return write_product(b, request, target, self.tile)
+
+    def _activated(self, x: Expr) -> Expr:
+        return activated(x, self.activation)
+
+
+@dataclass(frozen=True)
+class ConvolutionCase:
+    """act(convolution + bias + other) of pictures in NHWC with filters (out, height, width, in)."""
+
+    tile: Tile | None
+    pictures: tuple[int, int, int, int]
+    out_channels: int
+    filter: tuple[int, int] = (3, 3)
+    strides: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (1, 1, 1, 1)  # above, left, below, right
+    dilation: tuple[int, int] = (1, 1)
+    kind: str = "fp16"
+    bias: bool = True
+    other: bool = False
+    activation: str = "relu"
+
+    @property
+    def dtype(self) -> str:
+        return DTYPES_OF[self.kind]
+
+    @property
+    def image(self) -> tuple[int, int]:
+        made = []
+        for axis in (0, 1):
+            reach = self.dilation[axis] * (self.filter[axis] - 1) + 1
+            room = self.pictures[1 + axis] + self.pads[axis] + self.pads[2 + axis] - reach
+            made.append(room // self.strides[axis] + 1)
+        return made[0], made[1]
+
+    def kernel(self, target: CudaTarget) -> Kernel:
+        b = KernelBuilder("kernel")
+        count, _, _, channels = self.pictures
+        rows, depth = count * self.image[0] * self.image[1], self.filter[0] * self.filter[1] * channels
+        data = b.arg("data", self.dtype, (prod(self.pictures),))
+        weight = b.arg("weight", self.dtype, (self.out_channels * depth,))
+        bias = b.arg("bias", self.dtype, (self.out_channels,)) if self.bias else None
+        other = b.arg("other", self.dtype, (rows, self.out_channels)) if self.other else None
+        out = b.arg("out", self.dtype, (rows * self.out_channels,))
+
+        def finish(total: Expr, batch: Expr, row: Expr, column: Expr) -> Expr:
+            value = total if bias is None else total + bias[column]
+            if other is not None:
+                value = value + other[row, column]
+            return activated(value, self.activation)
+
+        window = Window(data, self.pictures, self.image, self.filter, self.strides, self.pads[:2], self.dilation)
+        request = Request(window, Matrices(weight), 1, rows, self.out_channels, depth, out, finish, self.kind, other)
+        return write_product(b, request, target, self.tile)
+
+
+def activated(x: Expr, name: str) -> Expr:
+    """relu(x), or gelu(x) by erf, or x."""
+    if name == "relu":
+        return maximum(x, const(0.0, x.dtype))
+    if name == "gelu":
+        half, one = const(0.5, x.dtype), const(1.0, x.dtype)
+        return x * half * (call("erf", x * const(0.5**0.5, x.dtype)) + one)
+    return x
+
+
+SHAPES = [(1, 1000, 2048), (128, 768, 768), (128, 3072, 768), (512, 3072, 768), (1024, 768, 3072), (4096, 4096, 1024)]
+
+
+def _each(tiles: Sequence[Tile], rows: int, columns: int, depth: int, **more: Any) -> list[ProductCase]:
+    return [ProductCase(tile, rows, columns, depth, tile.kind, **more) for tile in tiles]
+
+
+def product_cases() -> dict[str, list[ProductCase]]:
+    """Kinds of products, each with the tiles and the sizes that may go wrong in their own ways."""
+    P, T = ProductCase, Tile
+    tiles = [
+        T("fp16", 2, 256),
+        T("fp16", 2, 128),
+        T("fp16", 2, 64),
+        T("fp16", 1, 128),
+        T("fp16", 1, 64),
+        T("fp16", 2, 192),
+    ]
+    turns = [T("fp16", 2, 128, 2, True), T("fp16", 2, 256, 1, True), T("fp16", 2, 128, 1, True)]
+    splits = [T("fp16", w, n, split=s) for w, n in ((1, 64), (2, 64), (1, 32), (2, 128)) for s in (2, 4, 8)]
+    follow: dict[str, Any] = {"bias": True, "other": True, "activation": "relu"}
+    return {
+        "smallest": _each([T("fp16", 1, 64)], 64, 64, 64) + _each([T("fp16", 1, 64)], 64, 64, 640),
+        "plain": _each(tiles, 512, 768, 640),
+        "tails": _each(tiles, 200, 1000, 1096),
+        "several": _each(tiles, 4096, 4096, 512),
+        "turns": _each(turns, 512, 768, 640),
+        "turns_tails": _each(turns, 200, 1000, 1096),
+        "turns_several": _each(turns, 4096, 4096, 512),
+        "split": _each(splits, 512, 768, 1024),
+        "split_tails": _each(splits, 200, 1000, 1096),
+        "split_follow": _each(splits, 200, 1000, 1096, **follow),
+        "kinds": _each(
+            [t._replace(kind=kind) for t in (tiles[0], tiles[4], turns[0], splits[1]) for kind in ("bf16", "tf32")],
+            384,
+            520,
+            1032,
+        ),
+        "follow": _each([*tiles, *turns], 300, 776, 520, **follow),
+        "follow_several": _each([tiles[0], tiles[1], turns[0]], 4096, 2048, 256, **follow),
+        "gelu": _each([tiles[0], turns[0]], 1024, 1024, 512, bias=True, activation="gelu"),
+        "float_out": _each(tiles[:3], 200, 1000, 1096, out="float32", **follow),
+        "batched": _each([tiles[0], tiles[4], turns[0], splits[1]], 197, 200, 328, batch=5)
+        + _each([tiles[1]], 197, 200, 72, batch=5, shared_b=True, bias=True),
+        "stored_by_columns": [
+            P(tile, 520, 776, 1032, "bf16", 2, turned, bias=True)
+            for turned in ((False, True), (True, False), (True, True))
+            for tile in (T("bf16", 2, 128), T("bf16", 1, 64), T("bf16", 2, 128, 2, True))
+        ],
+        "exact": [
+            P(tile, *shape, "tf32", bias=True, exact=True)
+            for tile in (T("tf32", 2, 256), T("tf32", 1, 64), T("tf32", 1, 64, split=4))
+            for shape in ((200, 1000, 1096), (512, 768, 4096))
+        ],
+        "chosen": [P(None, *shape, kind, bias=True) for shape in SHAPES for kind in ("fp16", "tf32")],
+    }
+
+
+def convolution_cases() -> dict[str, list[ConvolutionCase]]:
+    """The same of convolutions."""
+    C, T = ConvolutionCase, Tile
+    tiles = [
+        T("fp16", 2, 128),
+        T("fp16", 2, 64),
+        T("fp16", 1, 64),
+        T("fp16", 1, 64, split=4),
+        T("fp16", 2, 128, 2, True),
+    ]
+    square = (3, 14, 14, 128)
+    return {
+        "window": [C(tile, square, 192) for tile in tiles],
+        "window_strided": [C(tile, square, 192, strides=(2, 2), other=True) for tile in tiles],
+        "window_odd": [
+            C(tiles[1], (5, 7, 7, 128), 64, (1, 1), (1, 1), (0, 0, 0, 0)),
+            C(tiles[1], (2, 17, 11, 72), 72, (3, 3), (2, 1), (0, 1, 1, 0)),
+            C(tiles[1], (2, 17, 11, 32), 40, (5, 2), (1, 2), (2, 1, 2, 0)),
+            C(tiles[2], (2, 16, 16, 16), 64, (4, 4), (1, 1), (2, 2, 1, 1)),
+            C(tiles[2], (2, 15, 15, 8), 64, (3, 3), (1, 1), (2, 2, 2, 2), (2, 2)),
+            C(tiles[2], (1, 9, 33, 64), 64, (3, 3), (3, 2), (3, 2, 1, 0), (1, 3)),
+        ],
+        "window_kinds": [C(T(k, 2, 64), square, 192, kind=k, other=True) for k in ("bf16", "tf32")],
+        "window_chosen": [
+            C(None, (n, h, h, c), k, (r, r), (s, s), (r // 2,) * 4)
+            for n in (1, 8)
+            for h, c, k, r, s in ((56, 64, 64, 3, 1), (28, 128, 128, 3, 1), (14, 256, 256, 3, 1), (7, 512, 512, 3, 1),
+                                  (56, 128, 128, 3, 2), (56, 256, 512, 1, 2))
+        ],
+    }  # fmt: skip
