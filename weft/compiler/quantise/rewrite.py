@@ -46,7 +46,7 @@ def scale_of(reached: Range, dtype: Any) -> Scale:
     """Levels of a dtype that cover a range, with zero among them.
 
     >>> scale_of(Range(-1.0, 1.55), "uint8")
-    Scale(scale=np.float32(0.01), zero=array(100, dtype=uint8))
+    Scale(scale=np.float32(0.01), zero=np.uint8(100))
     """
     span = reached.high - reached.low
     step = np.float32(span / LEVELS) if span > 0 else np.float32(1)
