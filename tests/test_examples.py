@@ -164,3 +164,17 @@ def test_benchmarks_can_be_loaded():
     assert "cpu" in names
     done = subprocess.run([sys.executable, "-c", code], cwd=EXAMPLES.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("steps", [10, pytest.param(400, marks=pytest.mark.slow)])
+def test_generate(steps):
+    text = output_of("generate.py", "--steps", str(steps))
+    losses = [float(found) for found in re.findall(r"loss ([\d.]+)", text)]
+    assert losses[-1] < losses[0]
+    written = re.findall(r"^(\w+): (Beautiful.*)\n(?:.*\n)*?\d+ tokens a second, (\d+) bytes", text, re.MULTILINE)
+    assert [weights for weights, _, _ in written] == ["fp32", "int8", "int4"]
+    sizes = [int(size) for *_, size in written]
+    assert sizes[0] > 3 * sizes[1] > 5 * sizes[2]
+    if steps == 400:
+        assert losses[-1] < 0.5
+        assert {line for weights, line, _ in written if weights != "int4"} == {"Beautiful is better than ugly."}

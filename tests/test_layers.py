@@ -30,6 +30,7 @@ ALLOWED = {
     "eager": {*COMPILER_ROOMS, "compiler", "numpy", "ml_dtypes"},
     "jit": {*COMPILER_ROOMS, "compiler", "eager", "nn", "optim", "numpy"},
     "nn": {"base", "eager", "numpy"},
+    "generation": {*COMPILER_ROOMS, "compiler", "eager", "nn", "numpy"},
     "optim": {"base", "eager", "nn", "numpy"},
     "utils": {"base", "eager", "numpy"},
     "distributions": {"base", "eager", "numpy"},

@@ -28,7 +28,7 @@ def test_is_frozen():
 @pytest.mark.parametrize(
     ("kind", "index", "error", "message"),
     [
-        ("cuda", 0, InvalidValue, "weft runs on cpu"),
+        ("metal", 0, InvalidValue, "weft runs on cpu"),
         ("", 0, InvalidValue, "unknown device ''"),
         ("cpu", -1, InvalidValue, "device index -1 is negative"),
         ("cpu", "0", InvalidType, "a whole number, not '0'"),

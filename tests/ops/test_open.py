@@ -36,10 +36,14 @@ NOT_COMPUTED = {
     "_pack_panels",
     "_word_panels",
     "_byte_image",
+    "_level_panels",
     "__layout_transform__",
 }
 # Their loops are written for sizes that are numbers.
-NOT_WRITTEN = {"adaptive_roi_align", "argsort", "sort", "topk", "proposal", "non_max_suppression", "tree_ensemble"}
+NOT_WRITTEN = {
+    *("adaptive_roi_align", "argsort", "sort", "topk", "proposal", "non_max_suppression", "tree_ensemble"),
+    *("_row_levels", "cached_attention"),
+}
 WITH = {
     column: [name for name in OPS if op_check.column_of(Op.get(name), column) is not None]
     for column in ("compute", "kernels")

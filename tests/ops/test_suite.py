@@ -48,9 +48,14 @@ WITHOUT_GRADIENT = {
         ),
         "put in place when a model is built, after gradients are taken",
     ),
+    **dict.fromkeys(
+        ("_level_panels", "_row_levels", "_level_matmul"),
+        "put in place when a model is built, after gradients are taken",
+    ),
+    "cached_attention": "of decoders that write text, which are run and not trained",
     "_halo": "put in place when a model is built, after gradients are taken",
     **dict.fromkeys(
-        ("quantize", "dequantize", "requantize", "integer_matmul", "integer_conv"),
+        ("quantize", "dequantize", "requantize", "integer_matmul", "integer_conv", "dense_levels"),
         "of quantised networks, which are run and not trained",
     ),
     "multibox_transform_loc": "chooses and orders boxes after a network has run",
@@ -74,6 +79,8 @@ WITHOUT_GRADIENT = {
 }
 # Operators whose body is a template of the lowering.
 BY_TEMPLATE = {"_winograd_conv2d", "_strided_attention"}
+# Operators whose rows are of float32, whatever their weights are.
+FLOAT32_ONLY = {"_narrow_dense", "dense_levels", "_row_levels", "_level_matmul", "cached_attention"}
 # Operators without a body: LAPACK does the work, or numbers are complex, or loops end when all
 # elements are exact, or the memory is only named otherwise.
 ON_HOST = {
@@ -200,12 +207,9 @@ def test_samples(op, check):
         check(op, sample)
 
 
-OF_FLOAT32 = {"_narrow_dense"}  # and weights of 16 bits
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_narrow_floats(op, dtype):
-    if op.name in BY_TEMPLATE or op.name in OF_FLOAT32:
+    if op.name in BY_TEMPLATE | FLOAT32_ONLY:
         return
     wide = [s for s in all_samples(op.name) if any(x.dtype == FLOAT32 for x in s.inputs)]
     for sample in wide[:3]:
@@ -287,6 +291,8 @@ BATCHED = {
     "lrn": (0,),
     "batch_norm": (0,),
     "proposal": (0, 1, 2),
+    "_level_matmul": (0, 1, 2),
+    "cached_attention": (0, 1, 2),
 }
 # The first axis is reduced, indexed or packed, and cannot be empty, or that is sampled elsewhere.
 NEVER_EMPTY = {

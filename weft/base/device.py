@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .errors import InvalidType, InvalidValue
 
-_TYPE_CODE = {"cpu": 1}  # DLPack's
+_TYPE_CODE = {"cpu": 1, "cuda": 2}  # DLPack's
 _ALIASES = {"llvm": "cpu"}
 EXTENSION = 12  # DLPack's code of devices that it does not know
 

@@ -7,8 +7,8 @@ any thread and at any time; the element types that numpy does not export are wri
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -167,19 +167,19 @@ def _is_capsule(value: object) -> bool:
     return type(value).__name__ == "PyCapsule"
 
 
-def _export(source: object) -> object:
+def _export(source: object, **options: Any) -> object:
     if not hasattr(source, "__dlpack__"):
         raise InvalidType(
             f"a {type(source).__name__} cannot come in through DLPack",
             why="expected an object with __dlpack__, or a capsule named dltensor",
         )
-    if hasattr(source, "__dlpack_device__"):
+    if hasattr(source, "__dlpack_device__") and not options:
         _check_device(*source.__dlpack_device__())
     try:
         try:
-            return source.__dlpack__(max_version=_NEWEST)
+            return source.__dlpack__(max_version=_NEWEST, **options)
         except TypeError:  # producers older than version 1 do not take the argument
-            return source.__dlpack__()
+            return source.__dlpack__(**options)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise DLPackError(f"the {type(source).__name__} refused to be exported", why=str(error)) from error
 
@@ -201,12 +201,15 @@ def _check_device(kind: int, index: int) -> None:
         )
 
 
-def _check(managed: Any) -> DType:
-    """The dtype of a tensor all of whose fields make sense."""
+def _check(managed: Any, device: tuple[int, int] | None = None) -> DType:
+    """The dtype of a tensor all of whose fields make sense, on the CPU if no device is told."""
     if isinstance(managed, DLManagedTensorVersioned) and managed.major != 1:
         raise DLPackError(f"DLPack version {managed.major}.{managed.minor} is not understood")
     tensor = managed.tensor
-    _check_device(tensor.device_type, tensor.device_id)
+    if device is None:
+        _check_device(tensor.device_type, tensor.device_id)
+    elif (tensor.device_type, tensor.device_id) != device:
+        raise DLPackError(f"a tensor of device {(tensor.device_type, tensor.device_id)}, said to be on {device}")
     if not 0 <= tensor.ndim <= _MAX_RANK or (tensor.ndim and not tensor.shape):
         raise DLPackError(f"a tensor of {tensor.ndim} dimensions", why=f"at most {_MAX_RANK} fit")
     if any(extent < 0 for extent in tensor.shape[: tensor.ndim]):
@@ -261,8 +264,98 @@ class _Memory:
 
 def _consume(capsule: object, managed: Any, array: NumpyArray[Any]) -> None:
     """Take the tensor over from its capsule: its deleter runs when the array's memory is let go."""
+    _take_over(capsule, managed, array.base if isinstance(array.base, _Memory) else _Memory({}))
+
+
+def _take_over(capsule: object, managed: Any, memory: _Memory) -> None:
     name = next(name for name in _STRUCT_OF if _is_valid(capsule, name))
     _rename(capsule, _USED[name])
-    memory = array.base if isinstance(array.base, _Memory) else _Memory({})
     memory.managed = ctypes.addressof(managed)
     memory.deleter = managed.deleter or 0
+
+
+# Memory of other devices, of which nobody reads elements here
+
+
+class DeviceTensor(NamedTuple):
+    """A tensor on another device: where it is, with strides in bytes (None: dense), and what keeps it alive. What it
+    holds is there for a `stream`, if that is known."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    dtype: DType
+    read_only: bool
+    owner: object
+    stream: int | None = None
+
+
+def device_tensor(source: Exporter | object, device: tuple[int, int], stream: int) -> DeviceTensor:
+    """The tensor of an object with `__dlpack__` on a device, (DLPack's code, number), made ready for a stream."""
+    capsule = source if _is_capsule(source) else _export(source, stream=stream)
+    with _consuming:
+        managed = _managed(capsule)
+        dtype = _check(managed, device)
+        tensor = managed.tensor
+        shape, steps = tuple(tensor.shape[: tensor.ndim]), None
+        if not tensor.data and 0 not in shape:
+            raise DLPackError(f"a tensor of shape {shape} without memory")
+        if tensor.strides:
+            steps = tuple(stride * dtype.itemsize for stride in tensor.strides[: tensor.ndim])
+        read_only = bool(getattr(managed, "flags", 0) & READ_ONLY)
+        owner = _Memory({})
+        address = (tensor.data or 0) + tensor.byte_offset
+        _take_over(capsule, managed, owner)
+    return DeviceTensor(address, shape, steps, dtype, read_only, owner, stream)
+
+
+def interface_tensor(owner: object, interface: Mapping[str, Any]) -> DeviceTensor:
+    """The tensor that an object with `__cuda_array_interface__` describes."""
+    try:
+        shape = tuple(int(extent) for extent in interface["shape"])
+        dtype = np.dtype(interface["typestr"])
+        address, read_only = interface["data"]
+        strides, stream = interface.get("strides"), interface.get("stream")
+        steps = None if strides is None else tuple(int(step) for step in strides)
+        where = int(address or 0)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DLPackError("__cuda_array_interface__ is not understood", why=repr(error)) from None
+    if interface.get("mask") is not None or min(shape, default=0) < 0 or (not where and 0 not in shape):
+        raise DLPackError(f"__cuda_array_interface__ of shape {shape} at {where:#x}", why="it is no plain array")
+    if steps is not None and len(steps) != len(shape):
+        raise DLPackError(f"__cuda_array_interface__ has {len(steps)} strides for {len(shape)} axes")
+    if (_KIND_CODE.get(dtype.kind), dtype.itemsize * 8) not in _DTYPE_OF_ELEMENT:
+        raise DLPackError(f"elements of {dtype}", why="weft has " + ", ".join(DTYPES))
+    return DeviceTensor(where, shape, steps, dtype, bool(read_only), owner, stream)
+
+
+class _Held:
+    """What an array of numpy has as its base: it only holds the place of memory that numpy never reads."""
+
+    def __init__(self, owner: object, interface: dict[str, Any]) -> None:
+        self.owner = owner
+        self.__array_interface__ = interface
+
+
+def device_capsule(tensor: DeviceTensor, device: tuple[int, int], max_version: tuple[int, int] | None = None) -> object:
+    """A capsule of a tensor on another device, which keeps its owner alive until it is done with.
+
+    numpy makes it, of an array at that address which nobody reads: so what frees it is native code.
+    """
+    dtype = tensor.dtype
+    strides = tensor.strides
+    if strides is not None and any(step < 0 or step % dtype.itemsize for step in strides):
+        raise DLPackError("an array that runs between its elements is not exported", hint="make a contiguous copy")
+    plain = f"<u{dtype.itemsize}" if dtype.kind in "Vb" else dtype.str
+    interface = {"version": 3, "shape": tensor.shape, "typestr": plain, "data": (tensor.address, False)}
+    if strides is not None:
+        interface["strides"] = strides
+    capsule = _numpy_capsule(np.asarray(_Held(tensor.owner, interface)), _wants_versions(max_version))
+    managed = _managed(capsule)
+    made = managed.tensor
+    made.code, made.bits = _element(dtype)
+    made.device_type, made.device_id = device
+    made.data, made.byte_offset = tensor.address, 0
+    if tensor.read_only and isinstance(managed, DLManagedTensorVersioned):
+        managed.flags |= READ_ONLY
+    return capsule

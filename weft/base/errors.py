@@ -135,6 +135,10 @@ class NoDevice(RunError, AssertionError):
     """A device is asked for that this machine, or weft, does not have."""
 
 
+class NoDriver(NoDevice, Unsupported):
+    """A kind of device is asked for whose driver is not on this machine, or finds no device."""
+
+
 class OutOfMemory(RunError, MemoryError):
     """There is not as much memory as a result needs."""
 

@@ -268,6 +268,10 @@ def _device(device: Device | None) -> Device:
         return cpu()
     if not isinstance(device, Device):
         raise InvalidType(f"expected a Device such as cpu(0), got {device!r}")
+    if device.type == "cuda":
+        raise InvalidValue(
+            f"an NDArray is in the memory of the host, and not on {device}", hint="weft.cuda.to_device(array)"
+        )
     return device
 
 

@@ -30,7 +30,7 @@ from ..frontend.files import from_file, from_memory, is_program
 from ..runtime.artifact import LoadedModel, load, save_program
 from ..runtime.bound import BoundStep, bound_input
 from ..runtime.executor import Executor, zeros
-from ..runtime.inputs import as_input, as_sequence, as_text, by_name, check_known, check_names
+from ..runtime.inputs import as_input, as_sequence, as_text, by_name, check_known, check_names, on_host
 from ..runtime.loading import profiled
 from ..runtime.outputs import given_outputs
 from ..runtime.profile import PROFILE_ROUNDS, Profile, host_profile, joined
@@ -290,7 +290,7 @@ class CompiledModel:
 
     def run(self, inputs: Mapping[str, Any], out: Any = None) -> list[Any]:
         """The outputs for one array an input by name. They are new arrays, or those of `out`: arrays in the order of
-        the outputs, or by name, with None for one that is to be made.
+        the outputs, or by name, with None for one that is to be made; or a device such as "cuda", on which all are.
 
         >>> import numpy as np
         >>> import weft
@@ -307,8 +307,10 @@ class CompiledModel:
         whole = self._whole
         if whole is not None:
             arrays = {name: as_input(inputs[name], spec) for name, spec in self._specs.items()}
+            for name in whole.deciding:
+                arrays[name] = on_host(arrays[name])
             return whole.run_arrays(arrays, places=None if given is None else lambda specs: given)
-        values = {name: self._value(inputs[name], spec) for name, spec in self._specs.items()}
+        values = {name: on_host(self._value(inputs[name], spec)) for name, spec in self._specs.items()}
         shapes = {name: value.shape for name, value in values.items() if isinstance(value, np.ndarray)}
         delivery = None if given is None else Delivery(given, self.outputs)
         return self._schedule.run(values, self._check_shapes(shapes), delivery)

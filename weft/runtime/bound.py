@@ -51,7 +51,7 @@ def bound_input(value: Any, spec: Spec) -> Array:
     """The memory of an array that kernels read where it is; its shape is not looked at."""
     what = f"input {spec.name!r}"
     try:
-        array = shared_array(value)
+        array: Array | None = shared_array(value)
     except REFUSALS as error:
         raise refused(value, what, spec, error) from None
     if array is None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import ShapeError, Unsupported
+from ..base.device import Device
+from ..base.errors import InvalidValue, ShapeError, Unsupported
 from ..base.forks import held_lock
 from ..base.ndarray import empty
 from ..base.plan import Launched
@@ -60,10 +61,12 @@ class Executor(ABC):
             self.run_into(arrays, outputs)
             return outputs
         outputs = [new_output(spec) if value is None else as_output(value, spec) for value, spec in zip(out, specs)]
+        for spec, array in zip(specs, outputs):
+            require_host(f"out for {spec.name!r}", array)
         made = set_apart(outputs, arrays)
         self.run_into(arrays, made)
         put_in_place(made, outputs)
-        return [array if value is None else value for array, value in zip(outputs, out)]
+        return [array if value is None or isinstance(value, Device) else value for array, value in zip(outputs, out)]
 
     def bound(self, sizes: Sequence[int]) -> Executor | None:
         """An executor for these sizes; None if the program does not serve them."""
@@ -158,6 +161,8 @@ class Executor(ABC):
         return BoundStep(self._step(arrays, outputs), values, results, [*arrays, *outputs])
 
     def _step(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], object]:
+        for array in (*inputs, *outputs):
+            require_host("an array that is bound", array)
         if self._written:  # what a run writes to an input does not stay there
             return partial(self.run_arrays, dict(zip(self._expected, inputs)), outputs)
         made = set_apart(outputs, inputs)
@@ -197,7 +202,18 @@ def view_at(address: int, shape: tuple[int, ...], dtype: Any) -> Array:
 def _dense(spec: TensorSpec, array: Array) -> Array:
     """The array as kernels read it: of the expected shape, row-major, aligned to its elements."""
     _check_shape(spec, array)
+    require_host(f"input {spec.name!r}", array)
     return array if array.flags.carray else np.require(array, requirements=["C", "A"])
+
+
+def require_host(what: str, array: Any) -> None:
+    """Raises unless an array is in the memory of this machine's processor."""
+    if not isinstance(array, np.ndarray):
+        raise InvalidValue(
+            f"{what} is on {array.device}",
+            why="the program runs on the CPU",
+            hint="copy it first: x.numpy(), or x.cpu()",
+        )
 
 
 def _check_shape(spec: TensorSpec, array: Array) -> None:

@@ -107,6 +107,11 @@ def as_input(value: Any, spec: Spec) -> Array:
     return array
 
 
+def on_host(value: Any) -> Any:
+    """A value, copied to the memory of the host if it is an array of a device."""
+    return value if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__") else value.numpy()
+
+
 def _conversion(value: Any, dtype: str) -> str:
     """How an array of its library becomes one of another dtype."""
     library = type(value).__module__.partition(".")[0]
@@ -116,7 +121,7 @@ def _conversion(value: Any, dtype: str) -> str:
 def _array(value: Any, spec: Spec) -> Array:
     """An array of any library as it is in memory; a list or a number as a new one."""
     try:
-        shared = shared_array(value)
+        shared: Array | None = shared_array(value)
         if shared is not None:
             return shared
         plain = np.asarray(value)

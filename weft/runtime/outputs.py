@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.device import Device
 from ..base.dtype import dtype_name
 from ..base.errors import DTypeError, InvalidType, InvalidValue, NotFound, ShapeError
 from ..base.ndarray import empty
@@ -24,11 +25,15 @@ def new_output(spec: TensorSpec) -> Array:
 
 
 def given_outputs(out: Any, names: Sequence[str]) -> list[Any]:
-    """What `out=` says, one value an output in order: None for those that are to be made.
+    """What `out=` says, one value an output in order: None for those that are to be made, or the device that all are to
+    be made on.
 
     >>> given_outputs({"b": 7}, ["a", "b"])
     [None, 7]
     """
+    device = _named_device(out)
+    if device is not None:
+        return [device] * len(names)
     if isinstance(out, Mapping):
         counts = Counter(names)
         for name in out:
@@ -50,6 +55,16 @@ def given_outputs(out: Any, names: Sequence[str]) -> list[Any]:
     return list(out)
 
 
+def _named_device(out: Any) -> Device | None:
+    """The device that a device of any spelling is, or a text such as "cuda:1"."""
+    if isinstance(out, str):
+        kind, _, number = out.partition(":")
+        return Device(kind, int(number) if number.isdecimal() else 0)
+    if isinstance(getattr(out, "type", None), str) and hasattr(out, "index"):
+        return Device(out.type, out.index or 0)
+    return None
+
+
 def _no_output(name: object, names: Sequence[str]) -> NotFound | InvalidValue:
     listed = "outputs: " + (", ".join(names) or "none")
     if name in names:
@@ -60,7 +75,7 @@ def _no_output(name: object, names: Sequence[str]) -> NotFound | InvalidValue:
 def output_memory(value: Any, name: str) -> Array:
     """The memory of an array that was given for an output."""
     try:
-        array = shared_array(value)
+        array: Array | None = shared_array(value)
     except REFUSALS as error:
         raise refused(value, f"out for {name!r}", "an array of the CPU to write to", error) from None
     if array is None:
@@ -74,6 +89,8 @@ def output_memory(value: Any, name: str) -> Array:
 
 def as_output(value: Any, spec: TensorSpec) -> Array:
     """The memory of an array that fits an output: of its shape and dtype, writable, dense and aligned."""
+    if isinstance(value, Device) and value.type == "cpu":
+        return new_output(spec)
     array = output_memory(value, spec.name)
     check_output(array, spec)
     return array

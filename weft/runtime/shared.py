@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from ..base import dlpack
-from ..base.errors import Error, InvalidValue
+from ..base.errors import Error, InvalidValue, NoDriver
 from ..base.ndarray import NDArray
 from .program import Array
 
+_sharing: dict[int, Callable[[Any], Any]] = {}  # by DLPack's code of a kind of device
+_CUDA = 2
 
-def shared_array(value: Any) -> Array | None:
+
+def register_sharing(code: int, share: Callable[[Any], Any]) -> None:
+    """Has arrays on a kind of device come in by a function."""
+    _sharing[code] = share
+
+
+def shared_array(value: Any) -> Any:
     """The memory of an array as numpy sees it, read-only where its owner says so; None for what has no memory to
-    share: a list, a number.
+    share: a list, a number. Arrays on devices that something here runs on come in as arrays of theirs.
 
     >>> ours = NDArray(np.zeros(3))
     >>> shared_array(ours)[1] = 7
@@ -29,7 +38,13 @@ def shared_array(value: Any) -> Array | None:
     if isinstance(value, np.generic):
         return None
     if hasattr(value, "__dlpack__"):
+        kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else 1
+        if kind in _sharing:
+            with suppress(NoDriver):  # nothing here runs on such a device: the next line says where the array is
+                return _sharing[kind](value)
         return dlpack.from_dlpack(value)
+    if hasattr(value, "__cuda_array_interface__") and _CUDA in _sharing:
+        return _sharing[_CUDA](value)
     if hasattr(value, "__array_interface__"):
         return np.asarray(value)
     return None

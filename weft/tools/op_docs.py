@@ -66,6 +66,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "batch_norm": ([(2, 3), (3,), (3,), (3,), (3,)], {}),
     "bitcast": ([_float32([1, -2])], {"dtype": "int32"}),
     "broadcast_to": ([(1, 3)], {"shape": (2, 3)}),
+    "cached_attention": ([(2, 1), (2, 1), (2, 1), (1, 1, 1, 1, 16), (1, 1, 1, 16, 1), _int64([3]), _int64([0])], {}),
     "cast": ([(2, 3)], {"dtype": "int32"}),
     "clip": ([(2, 3)], {"a_min": -0.5, "a_max": 0.5}),
     "collapse_sum": ([(2, 3), (1, 3)], {}),
@@ -79,6 +80,7 @@ CALLS: dict[str, tuple[Sequence[Any], Mapping[str, Any]]] = {
     "correlation": ([(1, 1, 3, 3), (1, 1, 3, 3)], {"pad_size": 1}),
     "ctc_loss": ([np.log(_float32([[[0.5, 0.5]], [[0.25, 0.75]]])), _int32([[1]]), _int32([2]), _int32([1])], {}),
     "dense": ([(2, 3), (2, 3), (2,)], {"units": 2}),
+    "dense_levels": ([(2, 2), _uint8([[0x9F], [0x28]]), _float32([[0.5], [0.25]])], {"units": 2, "bits": 4}),
     "dequantize": ([_uint8([[0, 128], [130, 255]]), _float32(0.5), _uint8(128)], {}),
     "integer_conv": (
         [_uint8([[[[1, 2], [3, 4]]]]), _uint8([[[[1, 2], [0, 1]]]]), _uint8(1)],

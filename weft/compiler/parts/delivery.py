@@ -8,11 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import InvalidType
+from ...base.device import Device
+from ...base.errors import InvalidType, Unsupported
 from ...runtime.outputs import check_output, output_memory
 from ...runtime.program import Array, TensorSpec
 from ...runtime.shared import overlapping
 from .part import Places
+
+
+def _memory_of(value: Any, title: str) -> Array | None:
+    """Where an output is to be written, which is on the host; None if it is to be made."""
+    if value is None or (isinstance(value, Device) and value.type == "cpu"):
+        return None
+    target: Any = value if isinstance(value, Device) else output_memory(value, title)
+    if not isinstance(target, np.ndarray):
+        raise Unsupported(
+            f"out for {title!r} is on {getattr(target, 'device', target)}",
+            why="a model that is run in parts has its outputs on the host",
+            hint="leave out=, and copy what comes",
+        )
+    return target
 
 
 class Delivery:
@@ -21,8 +36,7 @@ class Delivery:
     def __init__(self, given: Sequence[Any], titles: Sequence[str]) -> None:
         self._given = given
         self._titles = titles
-        pairs = zip(given, titles)
-        self._targets = [None if value is None else output_memory(value, title) for value, title in pairs]
+        self._targets = [_memory_of(value, title) for value, title in zip(given, titles)]
 
     def places(self, outputs: Sequence[str], values: Mapping[str, Any], made_last: Sequence[str]) -> Places:
         """For the last part: where each of the values named `made_last` goes, None for new memory."""
@@ -52,7 +66,7 @@ class Delivery:
         sources = [made.copy() if number in shared else made for number, (made, _) in enumerate(wanted)]
         for source, (_, target) in zip(sources, wanted):
             target[...] = source
-        return [made if value is None else value for made, value in zip(results, self._given)]
+        return [made if target is None else value for made, target, value in zip(results, self._targets, self._given)]
 
     def _check(self, values: Sequence[Any]) -> None:
         """Raises unless each value, an array or a TensorSpec, fits what was given for it."""

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from ...base.errors import InvalidType, NoDevice, OutOfMemory
 from ..tensor.device import device as Device
 from ..tensor.tensor import Tensor
+from .cuda_devices import is_available
 
 _TITLES = {kind: kind.upper() for kind in ("cuda", "xpu", "mps", "mtia")}
 _TITLES |= {"cuda.nvtx": "CUDA", "accelerator": "accelerator"}
@@ -73,9 +74,11 @@ def names_of(kind: str) -> dict[str, Any]:
     functions, classes = KINDS[kind]
     found: dict[str, Any] = {name: _named(kind, name) for name in functions.split()}
     found |= {name: _refusing_class(kind, name) for name in classes.split()}
-    if kind in ("cuda", "xpu"):
+    if kind == "xpu":
         found |= {"device": _selecting(kind), "device_of": _device_of(kind), "stream": _stream}
-        found |= {"StreamContext": StreamContext, "OutOfMemoryError": OutOfMemory}
+        found |= {"StreamContext": StreamContext}
+    if kind in ("cuda", "xpu"):
+        found["OutOfMemoryError"] = OutOfMemory
     if kind == "cuda":
         types = "Double Float Half BFloat16 Long Int Short Char Byte Bool".split()
         found |= {f"{each}Tensor": _typed(f"{each}Tensor") for each in types}
@@ -83,8 +86,14 @@ def names_of(kind: str) -> dict[str, Any]:
 
 
 def absent(kind: str, name: str) -> NoDevice:
-    """The error of a name that needs a device of a kind."""
+    """The error of a name that needs a device of a kind; or of one that weft has not, where there is such a device."""
     title = _TITLES[kind]
+    if title == "CUDA" and is_available():
+        return NoDevice(
+            f"weft.{kind}.{name} is none of weft's",
+            why="weft has devices, streams, events and memory of CUDA; graphs and generators are its own affair",
+            hint="dir(weft.cuda) lists the names; those that refuse say so in their docs",
+        )
     return NoDevice(
         f"weft.{kind}.{name} needs {'an' if title[0] in 'aX' else 'a'} {title} device, and there is none",
         why="weft computes on the processor alone",
@@ -185,7 +194,7 @@ class StreamContext:
 
     def __enter__(self) -> None:
         if self.stream is not None:
-            raise absent("cuda", "stream")
+            raise absent("xpu", "stream")
 
     def __exit__(self, *raised: object) -> None:
         pass

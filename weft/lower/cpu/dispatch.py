@@ -11,6 +11,7 @@ from .product import batched_kernels, product_kernels, product_unit
 from .row_kernel import row_kernels
 from .scan import SCANS, scan_kernels
 from .stage import stage_kernel
+from .weight_only.levels import level_product_kernels
 from .winograd import winograd_kernels
 from .words.byte_product import byte_product_kernels, byte_unit
 from .words.pair_product import pair_product_kernels, pair_unit
@@ -28,6 +29,7 @@ LOWERING = Lowering[CpuTarget](
         "matmul": Template(batched_kernels, takes_strides=True, takes_open_sizes=True),
         "_byte_matmul": Template(byte_product_kernels, unit=byte_unit),
         "_byte_conv2d": Template(byte_product_kernels, unit=byte_unit),
+        "_level_matmul": Template(level_product_kernels),
         "_strided_attention": Template(attention_kernels, takes_open_sizes=True),
         "conv2d": Template(plain_conv_kernels, takes_strides=True, takes_open_sizes=True),
         "conv2d_transpose": Template(tap_kernels, takes_strides=True, takes_open_sizes=True),

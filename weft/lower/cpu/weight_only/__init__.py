@@ -1,0 +1,1 @@
+"""Products whose weights have fewer bits than their rows: templates and layout rules of CPUs."""

@@ -1,0 +1,148 @@
+"""Kernels with their arguments, one by one or as a CUDA graph: a chain in which a kernel that waits by itself may start
+before the one ahead of it ends. Addresses can be exchanged without a new graph."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_uint64, c_void_p, pointer
+
+from ...base.errors import InvalidValue
+from ...base.plan import KernelStep, known
+from .context import Context
+from .driver import EdgeData, KernelNodeParams, LaunchAttribute, LaunchConfig
+from .module import Function
+from .stream import Event, Stream
+from .tensor_maps import EncodedMap
+
+_CLUSTER = 4  # a launch attribute
+_PROGRAMMATIC = 1  # the kind of edge, and the port of a kernel that lets others start
+Address = Callable[[int], int]  # of a slot
+
+
+class PreparedKernel:
+    """A step with its parameters in the memory that the driver reads them from: an address for each buffer, then the
+    scalars, then tensor maps."""
+
+    def __init__(self, context: Context, function: Function, step: KernelStep, address: Address) -> None:
+        self.context, self.function, self.step = context, function, step
+        launch = step.launch
+        function.allow(launch.shared, launch.cluster)
+        count = len(step.buffers) + len(step.scalars)
+        self._words = (c_uint64 * max(count, 1))()
+        self._maps = [EncodedMap() for _ in step.maps]
+        first = ctypes.addressof(self._words)
+        places = [first + 8 * number for number in range(count)] + [made.address for made in self._maps]
+        self._parameters = (c_void_p * max(len(places), 1))(*places)
+        for number, scalar in enumerate(step.scalars):
+            self._words[len(step.buffers) + number] = known(scalar) & (2**64 - 1)
+        self.place(address)
+
+    def place(self, address: Address) -> None:
+        """Has the buffers where slots are now."""
+        for number, ref in enumerate(self.step.buffers):
+            self._words[number] = address(ref.slot) + known(ref.offset)
+        for made, tensor_map in zip(self._maps, self.step.maps):
+            made.encode(self.context, tensor_map, self._words[tensor_map.buffer])
+
+    def node_params(self) -> KernelNodeParams:
+        """The kernel as graphs take it."""
+        launch = self.step.launch
+        made = KernelNodeParams(self.function.handle)
+        made.grid[:], made.block[:] = [*map(known, launch.blocks)], launch.threads
+        made.shared, made.parameters = launch.shared, self._parameters
+        return made
+
+    def launch(self, stream: Stream) -> None:
+        """Runs the kernel alone, after all that the stream was given."""
+        launch = self.step.launch
+        config = LaunchConfig()
+        config.grid[:], config.block[:] = [*map(known, launch.blocks)], launch.threads
+        config.shared, config.stream = launch.shared, stream.handle
+        if launch.cluster > 1:
+            attribute = _cluster_of(launch.cluster)
+            config.attributes, config.count = pointer(attribute), 1
+        with self.context as context:
+            context.driver.call("cuLaunchKernelEx", byref(config), self.function.handle, self._parameters, None)
+
+
+def _cluster_of(blocks: int) -> LaunchAttribute:
+    made = LaunchAttribute(_CLUSTER)
+    made.value[0], made.value[1], made.value[2] = blocks, 1, 1
+    return made
+
+
+def runs(step: KernelStep) -> bool:
+    """Whether a step has blocks to run."""
+    return all(known(count) for count in step.launch.blocks)
+
+
+class Graph:
+    """Kernels that run one after the other by one call. With events, one more than kernels, the first happens before
+    all of them and the others after each; then no kernel starts early."""
+
+    def __init__(self, context: Context, kernels: Sequence[PreparedKernel], events: Sequence[Event] = ()) -> None:
+        self.context, self.kernels, self._events = context, list(kernels), list(events)
+        self._graph = self._exec = self._last = 0
+        self._nodes: list[int] = []
+        if not kernels:
+            raise InvalidValue("a graph without kernels")
+        graph, made = c_void_p(), c_void_p()
+        with context:
+            context.driver.call("cuGraphCreate", byref(graph), 0)
+            self._graph = graph.value or 0
+            self._add_all()
+            context.driver.call("cuGraphInstantiateWithFlags", byref(made), self._graph, 0)
+            self._exec = made.value or 0
+
+    def _add_all(self) -> None:
+        for event in self._events[:1]:
+            self._add_event(event)
+        for number, kernel in enumerate(self.kernels):
+            self._add_kernel(kernel)
+            for event in self._events[number + 1 : number + 2]:
+                self._add_event(event)
+
+    def _add_event(self, event: Event) -> None:
+        node = c_void_p()
+        self.context.driver.call("cuGraphAddEventRecordNode", byref(node), self._graph, None, 0, event.handle)
+        self._follow(node.value or 0, early=False)
+
+    def _add_kernel(self, kernel: PreparedKernel) -> None:
+        driver, node, params = self.context.driver, c_void_p(), kernel.node_params()
+        driver.call("cuGraphAddKernelNode_v2", byref(node), self._graph, None, 0, byref(params))
+        if kernel.step.launch.cluster > 1:
+            attribute = _cluster_of(kernel.step.launch.cluster)
+            driver.call("cuGraphKernelNodeSetAttribute", node, _CLUSTER, byref(attribute.value))
+        self._follow(node.value or 0, early=kernel.step.launch.dependent and not self._events)
+        self._nodes.append(node.value or 0)
+
+    def _follow(self, node: int, early: bool) -> None:
+        """Has a node start when the last one ends or, early, when all blocks of that one have let it."""
+        driver, ends = self.context.driver, (byref(c_void_p(self._last)), byref(c_void_p(node)))
+        if self._last and driver.has("cuGraphAddDependencies_v2"):
+            edge = EdgeData(from_port=_PROGRAMMATIC, type=_PROGRAMMATIC) if early else EdgeData()
+            driver.call("cuGraphAddDependencies_v2", self._graph, *ends, byref(edge), 1)
+        elif self._last:
+            driver.call("cuGraphAddDependencies", self._graph, *ends, 1)
+        self._last = node
+
+    def __del__(self) -> None:
+        if getattr(self, "_exec", 0):
+            self.context.dispose("cuGraphExecDestroy", self._exec)
+        if getattr(self, "_graph", 0):
+            self.context.dispose("cuGraphDestroy", self._graph)
+
+    def place(self, moved: set[int], address: Address) -> None:
+        """Has the kernels that use slots which moved use them where they are now."""
+        for kernel, node in zip(self.kernels, self._nodes):
+            if any(ref.slot in moved for ref in kernel.step.buffers):
+                kernel.place(address)
+                params = kernel.node_params()
+                with self.context as context:
+                    context.driver.call("cuGraphExecKernelNodeSetParams_v2", self._exec, node, byref(params))
+
+    def launch(self, stream: Stream) -> None:
+        """Runs all of it, after all that the stream was given."""
+        with self.context as context:
+            context.driver.call("cuGraphLaunch", self._exec, stream.handle)
