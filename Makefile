@@ -7,12 +7,13 @@ WHAT   ?= all
 
 TESTS  ?=
 
-.PHONY: help demo test slow coverage bench figures docs site lint format oracles wheel environments clean
+.PHONY: help demo test slow gpu coverage bench figures docs site lint format oracles wheel environments clean
 
 help:
 	@echo "make demo     import, optimise, compile and run the shipped model"
 	@echo "make test     the fast tests, in $(JOBS) processes"
 	@echo "make slow     the long tests"
+	@echo "make gpu      every operator on the GPU that is here, against its reference"
 	@echo "make coverage which lines of weft a tenth of the generated cases run: an error below 90%"
 	@echo "make bench    speed against other runtimes"
 	@echo "make figures  every claim with a number, its bound, and the value measured now (WHAT=core|...)"
@@ -61,6 +62,9 @@ coverage: $(VENV)/.oracles
 
 slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) -m slow $(TESTS)
+
+gpu: $(VENV)/.oracles
+	$(BIN)/python tests/gpu/run_operators.py
 
 bench: $(VENV)/.oracles
 	$(BIN)/python benchmarks/cpu.py

@@ -27,6 +27,7 @@ import cpu
 import eager
 import first_calls
 import forests
+import generate
 import mxnet_network
 import numpy as np
 import onnx_import
@@ -545,15 +546,30 @@ def _beside_torch_compile(name: str, ours: float, theirs: float) -> Iterator[Fig
     yield Figure(f"kernels that the next process compiles: {name}", float(first.compiled_next), "", 0, 0)
 
 
+# generate: tokens of a GPT-2 of 124 million parameters, against llama.cpp or PyTorch on the same weights.
+
+
+@group("generate")
+def generated() -> Iterator[Figure]:
+    for kind in generate.KINDS:
+        measured = generate.measured(kind)
+        print(f"# {kind}: {measured.own:.1f} tokens/s, {generate.other_name()} {measured.other:.1f}", flush=True)
+        yield Figure(f"tokens of {kind} weights, over the other's", measured.ratio, "x", 1.2, float("inf"))
+        share = 100 * measured.share
+        yield Figure(f"tokens of {kind} weights, of the memory's rate", share, "%", 80, float("inf"))
+
+
 # viewer: pages that `weft view` writes, in Chromium.
 
 
 @group("viewer")
 def viewed() -> Iterator[Figure]:
+    sizes = {"resnet50": 5, "10,000 operators": 10, "50,000 operators": 30}
     for name, page in viewer.measured():
-        yield Figure(f"page of {name}", page.size / 1e6, "MB", 0, 5 if name == "resnet50" else 10)
+        yield Figure(f"page of {name}", page.size / 1e6, "MB", 0, sizes[name])
         yield Figure(f"page of {name}, opened", page.seconds, "s", 0, 2)
         yield Figure(f"page of {name}, a click", 1e3 * page.click, "ms", 0, 200)
+        yield Figure(f"page of {name}, a search", 1e3 * page.search, "ms", 0, 200)
 
 
 def main(arguments: list[str]) -> int:

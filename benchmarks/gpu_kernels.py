@@ -16,6 +16,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,8 +28,16 @@ from weft.codegen.cuda.ptx import ptx_of
 from weft.codegen.cuda.templates.emit import emit_template
 from weft.lower.cuda.tiles import candidates
 from weft.te.loops import Kernel
+from weft.te.tensor_cores.attention import AttentionTile
 from weft.te.tensor_cores.product import Tile
-from weft.testing.tensor_cores import ConvolutionCase, ProductCase, convolution_cases, product_cases
+from weft.testing.tensor_cores import (
+    AttentionCase,
+    ConvolutionCase,
+    ProductCase,
+    attention_cases,
+    convolution_cases,
+    product_cases,
+)
 
 LIMIT = 20  # seconds of a kind
 AT_ONCE = 5
@@ -187,6 +197,38 @@ def check_convolution(case: ConvolutionCase, target: CudaTarget) -> str:
     return verdict(out, wanted.relu() if case.activation else wanted, TOLERANCE[case.kind])
 
 
+def attention_tensors(case: AttentionCase) -> list[torch.Tensor]:
+    torch.manual_seed(case.tokens)
+    draw = lambda *shape: torch.randn(shape, device="cuda").to(TORCH[case.dtype])
+    found = [draw(case.batch, case.tokens, case.line)] + ([draw(case.batch, case.tokens) * 2] if case.masked else [])
+    shape = (case.batch, case.tokens, case.heads * case.columns)
+    return [*found, torch.full(shape, float("nan"), device="cuda", dtype=found[0].dtype)]
+
+
+def heads_of(case: AttentionCase, packed: torch.Tensor) -> list[torch.Tensor]:
+    """Queries, keys and values as (batch, heads, tokens, columns)."""
+    sizes = [n * case.columns for n in (case.heads, case.key_heads, case.key_heads)]
+    parts = [part.unflatten(-1, (-1, case.columns)).transpose(1, 2) for part in packed.split(sizes, -1)]
+    each = case.heads // case.key_heads
+    return [parts[0], *(part.repeat_interleave(each, 1) for part in parts[1:])]
+
+
+def check_attention(case: AttentionCase, target: CudaTarget) -> str:
+    tensors = attention_tensors(case)
+    run = Ready(case.kernel(target), target, tensors)
+    torch.cuda.synchronize()
+    run()
+    torch.cuda.synchronize()
+    q, k, v = heads_of(case, tensors[0].double())
+    scores = q @ k.transpose(-1, -2) * case.columns**-0.5
+    if case.masked:
+        scores = scores + tensors[1].double()[:, None, None]
+    if case.causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], device="cuda").tril() == 0, float("-inf"))
+    wanted = (scores.softmax(-1) @ v).transpose(1, 2).flatten(-2)
+    return verdict(tensors[-1], wanted, 2 * TOLERANCE[case.kind])
+
+
 def verdict(got: torch.Tensor, wanted: torch.Tensor, bound: float) -> str:
     """How far it is off; where it is wrong, the first places and how many."""
     scale = wanted.abs().max().item()
@@ -250,8 +292,19 @@ def _convolution_kind(cases: Sequence[ConvolutionCase]) -> Callable[[], list[tup
     return lambda: [(title(case), lambda target, case=case: check_convolution(case, target)) for case in cases]
 
 
+def _attention_kind(cases: Sequence[AttentionCase]) -> Callable[[], list[tuple[str, Callable[[CudaTarget], str]]]]:
+    return lambda: [(_attention_title(case), lambda target, case=case: check_attention(case, target)) for case in cases]
+
+
+def _attention_title(case: AttentionCase) -> str:
+    words = [f"{case.batch} x {case.heads} x {case.tokens} x {case.columns} {case.kind}"]
+    words += [word for word in ("causal", "masked") if getattr(case, word)]
+    return " ".join(words + ([f"{case.groups} groups"] if case.groups else []))
+
+
 KINDS = {name: _product_kind(cases) for name, cases in product_cases().items()}
 KINDS |= {name: _convolution_kind(cases) for name, cases in convolution_cases().items()}
+KINDS |= {name: _attention_kind(cases) for name, cases in attention_cases().items()}
 
 
 # Times
@@ -325,11 +378,98 @@ def time_products(full: bool) -> None:
         found = microseconds(runs, 4 if large else 20, 5 if large else 9)
         flops = 2 * case.rows * case.columns * case.depth
         base = found["torch"][1]
-        print(_title(case))
-        for name, (best, median) in sorted(found.items(), key=lambda item: item[1][1]):
-            print(
-                f"  {name:34} {best:9.2f} {median:9.2f} us {flops / median / 1e6:6.0f} TF {base / median:5.2f} of torch"
+        _show(_title(case), found, flops, base)
+
+
+TIMED_ATTENTION = [
+    *[AttentionCase(batch, 12, 128, 64) for batch in (1, 8, 32)],
+    AttentionCase(8, 12, 197, 64),
+    AttentionCase(4, 16, 4096, 64, "bf16"),
+    AttentionCase(4, 16, 4096, 128, "bf16"),
+    AttentionCase(4, 16, 4096, 128, "bf16", causal=True),
+]
+
+
+def _peers(case: AttentionCase, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> dict[str, Callable[[], None]]:
+    """PyTorch's kernels that take a case."""
+
+    def run(backend: str) -> None:
+        with torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, backend)):
+            torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=case.causal)
+
+    runs: dict[str, Callable[[], None]] = {}
+    for backend in ("FLASH_ATTENTION", "CUDNN_ATTENTION"):
+        try:
+            run(backend)
+            runs[f"torch {backend.split('_')[0].lower()}"] = partial(run, backend)
+        except RuntimeError as error:
+            print(f"  {backend}: {str(error)[:80]}")
+    return runs
+
+
+def time_attention() -> None:
+    target = host_gpu()
+    for case in TIMED_ATTENTION:
+        tensors = attention_tensors(case)
+        runs = _peers(case, *heads_of(case, tensors[0]))
+        for tile in (None, AttentionTile(1, 128), AttentionTile(2, 128), AttentionTile(2, 64), AttentionTile(1, 64, 4)):
+            made = replace(case, tile=tile).kernel(target)
+            runs[f"{'chosen ' if tile is None else ''}{made.body.tile}"] = Ready(made, target, tensors)
+        found = microseconds(runs)
+        flops = 4 * case.batch * case.heads * case.tokens**2 * case.columns // (2 if case.causal else 1)
+        base = min(median for name, (_, median) in found.items() if name.startswith("torch"))
+        _show(_attention_title(case), found, flops, base)
+
+
+TIMED_CONVOLUTIONS = [
+    (56, 64, 64, 3, 1),
+    (28, 128, 128, 3, 1),
+    (14, 256, 256, 3, 1),
+    (7, 512, 512, 3, 1),
+    (56, 128, 128, 3, 2),
+    (56, 256, 512, 1, 2),
+]
+
+
+def time_convolutions() -> None:
+    """Those of ResNet-50, with bias and relu; PyTorch's in channels_last, with cudnn.benchmark."""
+    torch.backends.cudnn.benchmark = True
+    target = host_gpu()
+    for count in (1, 8, 32):
+        for extent, channels, out, size, stride in TIMED_CONVOLUTIONS:
+            pads = (size // 2,) * 4
+            case = ConvolutionCase(None, (count, extent, extent, channels), out, (size, size), (stride, stride), pads)
+            x = torch.randn(case.pictures, device="cuda", dtype=torch.float16)
+            w = torch.randn(out, size, size, channels, device="cuda", dtype=torch.float16)
+            bias = torch.randn(out, device="cuda", dtype=torch.float16)
+            result = torch.empty((count, *case.image, out), device="cuda", dtype=torch.float16)
+            seen, filters = x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2)
+
+            def run(
+                seen: Any = seen, filters: Any = filters, bias: Any = bias, stride: int = stride, pad: int = size // 2
+            ) -> None:
+                torch.nn.functional.conv2d(seen, filters, bias, stride, pad).relu_()
+
+            runs: dict[str, Callable[[], None]] = {"torch": run}
+            chosen: Any = case.kernel(target)
+            runs[f"chosen {chosen.body.tile}"] = Ready(chosen, target, [x, w, bias, result])
+            for tile in (Tile("fp16", 1, 64), Tile("fp16", 2, 64), Tile("fp16", 1, 64, split=4), Tile("fp16", 1, 128)):
+                made: Any = replace(case, tile=tile).kernel(target)
+                runs[str(tile)] = Ready(made, target, [x, w, bias, result])
+            found = microseconds(runs, 20)
+            flops = 2 * count * case.image[0] * case.image[1] * out * size * size * channels
+            _show(
+                f"{count} x {extent} x {extent} x {channels} to {out}, {size}x{size}/{stride}",
+                found,
+                flops,
+                found["torch"][1],
             )
+
+
+def _show(title: str, found: dict[str, tuple[float, float]], flops: float, base: float) -> None:
+    print(title)
+    for name, (best, median) in sorted(found.items(), key=lambda item: item[1][1]):
+        print(f"  {name:44} {best:9.2f} {median:9.2f} us {flops / median / 1e6:6.0f} TF {base / median:5.2f} of torch")
 
 
 def others(case: ProductCase) -> list[Tile]:
@@ -345,6 +485,8 @@ def main(words: Sequence[str]) -> int:
         return check_one(words[1])
     if words[:1] == ["time"]:
         time_products("all" in words)
+        time_attention()
+        time_convolutions()
         return 0
     print(__doc__)
     return 2

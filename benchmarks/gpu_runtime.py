@@ -296,7 +296,10 @@ def _costs_of(steps: int, early: bool) -> None:
     same = lambda: (executor.run({"x": x}, out=[y]), sync())
     queued = lambda: executor.run({"x": x}, out=[y])
     whole = lambda: executor.run({"x": host})
+    step = executor.bind({"x": x}, out=[y])
+    bound = lambda: (step(), sync())
     told = {
+        "bound, sync": _best(bound),
         "sync": _best(same),
         "sync, new input": _best(moving),
         "queued": _best(queued, 200),

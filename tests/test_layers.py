@@ -163,9 +163,19 @@ def test_modules_that_are_imported_by_a_text_are_of_the_same_room_or_below():
 
 
 def test_backends_are_known_by_name_in_one_place():
-    """Common stages ask the target's backend; eager calls run on the CPU for now."""
-    cpu_rooms = {("lower", "cpu"), ("codegen", "cpu"), ("runtime", "cpu")}
-    composed = {"compiler/cpu.py", "runtime/loading.py"}
+    """Common stages ask the target's backend; eager calls run on the CPU for now. The rooms of one backend know none of
+    another's."""
+    rooms = {kind: {(room, kind) for room in ("lower", "codegen", "runtime")} for kind in ("cpu", "cuda")}
+    composed = {
+        "cpu": {"compiler/backends/cpu.py", "runtime/loading.py"},
+        "cuda": {"compiler/backends/cuda.py", "runtime/loading.py"},
+    }
+    for path in ROOM_FILES:
+        parts, name = path.relative_to(ROOT).parts, path.relative_to(ROOT).as_posix()
+        if parts[:2] in rooms["cuda"] or name in composed["cuda"]:
+            reached = [name for name, _ in source(path).imports if tuple(name.split(".")[1:3]) in rooms["cpu"]]
+            assert reached == [] or name in composed["cpu"], path
+    cpu_rooms, composed = rooms["cpu"], composed["cpu"]
     open_programs = {f"compiler/open/{name}.py" for name in ("calls", "kernels", "programs")}  # what eager calls run
     for path in ROOM_FILES:
         parts = path.relative_to(ROOT).parts

@@ -21,7 +21,7 @@ from .version import __version__ as __version__
 from .base.device import cpu as cpu
 from .base.device import context as context
 from .base.ndarray import NDArray as NDArray
-from .base.cpu_target import Target as Target
+from .base.target import Target as Target
 from .core.op import Op as Op
 from .core.op import list_ops as list_ops
 from .jit.compile.entry import compile as compile

@@ -4,7 +4,7 @@ import pytest
 
 from weft.base.cpu_target import CpuTarget
 from weft.base.errors import Unsupported
-from weft.codegen.emit import emit_kernel
+from weft.codegen.cpu.emit import emit_kernel
 from weft.te.expr import Var, as_expr
 from weft.te.loops import Alloc, Barrier, For, Kernel, Seq, buffer
 

@@ -11,8 +11,8 @@ import weft
 from weft import symbol as sym
 from weft.base import config
 from weft.base.cpu_target import CpuTarget
+from weft.codegen.cpu.emit import emit_kernel
 from weft.codegen.cpu.object import compile_assembly
-from weft.codegen.emit import emit_kernel
 from weft.compiler.stages import watched
 from weft.te.build import KernelBuilder
 from weft.te.expr import Ramp, as_expr, call

@@ -9,7 +9,7 @@ import pytest
 from codegen.guard import guarded
 from codegen.native import native, target_of
 
-from weft.codegen.emit import emit_kernel
+from weft.codegen.cpu.emit import emit_kernel
 from weft.te.build import KernelBuilder
 from weft.te.expr import const
 from weft.te.interpret import run_kernel

@@ -11,8 +11,8 @@ from codegen.guard import guarded
 from codegen.native import ISAS, elementwise, native, target_of
 
 from weft.base.errors import InvalidValue, NotFound, ShapeError, Unsupported
+from weft.codegen.cpu.emit import emit_kernel
 from weft.codegen.cpu.object import compile_assembly, compile_object, machine_key
-from weft.codegen.emit import emit_kernel
 from weft.te.expr import Broadcast, Load, Ramp, Var, as_expr, call, cast, compare, const
 from weft.te.interpret import run_kernel
 from weft.te.loops import Alloc, For, If, Kernel, Let, Parallel, Prefetch, Seq, Store, While, buffer

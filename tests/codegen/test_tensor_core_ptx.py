@@ -11,13 +11,13 @@ import pytest
 from weft.base.cuda_target import CudaTarget
 from weft.codegen.cuda.ptx import ptx_of
 from weft.codegen.cuda.templates.emit import emit_template
-from weft.testing.tensor_cores import convolution_cases, product_cases
+from weft.testing.tensor_cores import attention_cases, convolution_cases, product_cases
 
 TARGET = CudaTarget()
 REGISTERS = 65536
 CASES = {
     f"{kind}{number}": case
-    for kind, cases in (product_cases() | convolution_cases()).items()
+    for kind, cases in (product_cases() | convolution_cases() | attention_cases()).items()
     for number, case in enumerate(cases)
 }
 QUICK = ["tails0", "turns_tails0", "split_follow1", "kinds1", "follow1", "stored_by_columns8", "exact2", "window_odd1"]
@@ -72,8 +72,7 @@ def check_log(kernel, log):
     assert "0 bytes spill stores, 0 bytes spill loads" in log
     assert not re.search(r"C75\d\d", log), log
     used = int(re.search(r"Used (\d+) registers", log).group(1))
-    tile = getattr(kernel.body, "tile", None)
-    resident = tile.resident if tile else 1
+    resident = getattr(kernel.body.tile, "resident", 1)
     warps = -(-kernel.body.launch.threads[0] // 32)
     assert -(-used // 8) * 8 * 32 * -(-warps // 4) * 4 * resident <= REGISTERS
 
@@ -86,7 +85,16 @@ def ptxas():
     return found
 
 
-@pytest.mark.parametrize("name", QUICK)
+def test_attention_multiplies_scores_and_values():
+    kernel, text = ptx_for(CASES["attention_causal0"])
+    plan = kernel.body
+    assert plan.values == plan.tile.keys == 128
+    assert text.count("wgmma.mma_async.sync.aligned.m64n128k16") == plan.width // 16 + plan.tile.keys // 16
+    assert ".local" not in text
+    assert plan.launch.shared <= TARGET.shared_bytes
+
+
+@pytest.mark.parametrize("name", [*QUICK, "attention_causal0", "attention_masked1", "attention_widths9"])
 def test_assembles(name, ptxas, tmp_path):
     check_log(*assembled(CASES[name], ptxas, tmp_path))
 

@@ -66,7 +66,7 @@ def test_details_of_a_compilation():
         assert decision.costs[decision.chosen] <= min(decision.costs.values()) + 1e-9
     assert {decision.what for decision in values("decision")} == {"register tile", "form of the convolution"}
     (program,) = values("program")
-    steps = values("step")[-len(program.plan.steps) :]
+    steps = values("assembled")[-1].steps
     assert [made.code.name for made in steps] == [step.kernel for step in program.plan.steps]
     assert "conv2d" in {node.op_name for made in steps for node in made.nodes}
 

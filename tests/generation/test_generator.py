@@ -172,6 +172,20 @@ def test_draws_follow_probabilities():
     assert same[0] == same[1]
 
 
+def test_the_most_likely_of_many():
+    """The set that numpy finds by sorting all, where few tokens make the share and where many do."""
+    generator = np.random.default_rng(3)
+    for width, share in ((0.01, 0.9), (3.0, 0.5), (3.0, 0.99), (1.0, 1.0)):
+        scores = (width * generator.standard_normal(1000)).astype("float32")
+        p = np.exp(scores.astype("d"))
+        order = np.argsort(-p)
+        likely = set(order[: int((np.cumsum((p / p.sum())[order]) < share).sum()) + 1].tolist())
+        sampler = Sampler(1.0, top_p=share, seed=5)
+        drawn = {sampler(scores) for _ in range(3000)}
+        assert drawn <= likely
+        assert len(drawn) >= min(len(likely) / 2, 100)
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -186,8 +200,9 @@ def test_draws_follow_probabilities():
         (lambda: Sampler(temperature=-1), "0 or more"),
         (lambda: Sampler(1.0, top_p=0), "above 0"),
         (lambda: Sampler(1.0, top_k=0), "one or more"),
-        (lambda: Sampler()(np.array([1, np.nan], "float32")), "NaN"),
-        (lambda: Sampler(1.0)(np.array([1, np.nan], "float32")), "NaN"),
+        (lambda: Sampler()(np.array([1, np.nan], "float32")), "score is nan"),
+        (lambda: Sampler(1.0)(np.array([1, np.nan], "float32")), "score is nan"),
+        (lambda: Sampler(1.0)(np.full(3, -np.inf, "float32")), "score is -inf"),
         (lambda: GPT2Settings(n_embd=10, n_head=3), "heads"),
         (lambda: LlamaSettings(num_attention_heads=4, num_key_value_heads=3), "share"),
     ],

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from weft.lower.cpu.long_sums import finished
+from weft.lower.long_sums import finished
 from weft.te.expr import Load, Var, as_expr
 from weft.te.interpret import run_kernel
 from weft.te.loops import Kernel, Let, Store, buffer

@@ -9,7 +9,7 @@ from passes.test_layouts import with_layouts
 import weft
 from weft.base.cpu_target import host
 from weft.base.errors import ShapeError
-from weft.compiler.cpu import CPU
+from weft.compiler.backends.cpu import CPU
 from weft.core.interpret import evaluate
 from weft.core.ir import NodeEntry
 from weft.passes.gradient import gradients

@@ -11,7 +11,7 @@ from passes.layout_graphs import RandomGraph
 
 import weft
 from weft.base.cpu_target import host
-from weft.compiler.cpu import CPU
+from weft.compiler.backends.cpu import CPU
 from weft.core.graph import Graph
 from weft.core.interpret import evaluate
 from weft.core.symbol import Symbol

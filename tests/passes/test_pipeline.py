@@ -10,7 +10,7 @@ from passes.graphs import F, Graph, Group, Variable, agree, op_names, typed, val
 
 from weft.base.cpu_target import host
 from weft.base.errors import NotFound
-from weft.compiler.cpu import CPU
+from weft.compiler.backends.cpu import CPU
 from weft.core.interpret import evaluate
 from weft.core.op import Op
 from weft.core.passes import get_pass, list_passes

@@ -8,9 +8,9 @@ from passes.graphs import F, Variable, op_names, typed
 
 import weft
 from weft.base import config
-from weft.codegen.emit import emit_kernel
+from weft.codegen.cpu.emit import emit_kernel
 from weft.compiler import backends
-from weft.compiler.cpu import CPU
+from weft.compiler.backends.cpu import CPU
 from weft.compiler.groups import forget_groups
 from weft.core.passes import apply_passes
 from weft.passes.fuse import MAX_GROUP_INPUTS, fusible_groups

@@ -78,6 +78,8 @@ class FakeCuda:
         self._starts, self._handle, self._address = [], 0x1000, FIRST_ADDRESS
         self.queues = {}  # (context, stream): [operation]
         self.maps, self.pushed, self.assembled = [], 0, 0
+        self.clocks, self.host, self.now = {}, {}, None  # what each stream, and the host, knows to be done
+        self.uses = {}  # of an allocation: stream: (when it was last read, when it was last written)
         self.lock = threading.RLock()
 
     def __getattr__(self, name):
@@ -245,11 +247,14 @@ class FakeCuda:
         found = self.memory.get(number)
         if found is None or found[2] not in ways or (found[1] != self.context and found[2] != "host"):
             return self.misuse(f"{number:#x} is freed by {ways}, and is {found and found[1:]}", 1)
+        if self.now is not None:
+            self._used(number, write=True)
         del self.memory[number]
+        self.uses.pop(number, None)
         self._starts = sorted(self.memory)
         return 0
 
-    def view(self, address, nbytes=None):
+    def view(self, address, nbytes=None, write=False):
         """Memory of a device from an address on, to the end of its allocation if no size is told."""
         place = bisect_right(self._starts, address) - 1
         start = self._starts[place] if place >= 0 else -1
@@ -258,7 +263,20 @@ class FakeCuda:
         if place < 0 or offset + (nbytes or 0) > len(array) or context != self.context:
             self.misuse(f"{nbytes} bytes at {address:#x} are no memory of the current context")
             return np.zeros(nbytes or 0, np.uint8)
+        if self.now is not None:
+            self._used(start, write)
         return array[offset:] if nbytes is None else array[offset : offset + nbytes]
+
+    def _used(self, start, write):
+        """Takes notice of a use of memory; another stream's that did not end before it, if one of both writes, is
+        wrong."""
+        me, clock = self.now
+        uses = self.uses.setdefault(start, {})
+        for other, (read, written) in uses.items():
+            if other != me and max(written, read if write else 0) > clock.get(other, 0):
+                self.misuse(f"streams {me} and {other} use memory at {start:#x} in no order")
+        read, written = uses.get(me, (0, 0))
+        uses[me] = (read, clock[me]) if write else (clock[me], written)
 
     def _cuMemGetInfo_v2(self, free, total):
         free._obj.value, total._obj.value = self.total - self.taken, self.total
@@ -275,7 +293,7 @@ class FakeCuda:
         return self._allocated(into, nbytes, "pool")
 
     def _cuMemFreeAsync(self, address, stream):
-        self.queue(stream).append(lambda: self._freed(address, ("pool",)))
+        self.give(stream, lambda: self._freed(address, ("pool",)))
 
     def _cuMemHostAlloc(self, into, nbytes, flags):
         return self._allocated(into, nbytes, "host")
@@ -304,20 +322,20 @@ class FakeCuda:
         if not self._is_pinned(source, nbytes):
             data = data.copy()  # pages are staged at once
         self.view(into, nbytes)
-        self.queue(stream).append(lambda: np.copyto(self.view(into, nbytes), data))
+        self.give(stream, lambda: np.copyto(self.view(into, nbytes, write=True), data))
 
     def _cuMemcpyDtoHAsync_v2(self, into, source, nbytes, stream):
         host = np.frombuffer((ctypes.c_uint8 * nbytes).from_address(into), np.uint8)
         self.view(source, nbytes)
-        self.queue(stream).append(lambda: np.copyto(host, self.view(source, nbytes)))
+        self.give(stream, lambda: np.copyto(host, self.view(source, nbytes)))
         if not self._is_pinned(into, nbytes):
             self.drain(stream)
 
     def _cuMemcpyDtoDAsync_v2(self, into, source, nbytes, stream):
-        self.queue(stream).append(lambda: np.copyto(self.view(into, nbytes), self.view(source, nbytes).copy()))
+        self.give(stream, lambda: np.copyto(self.view(into, nbytes, write=True), self.view(source, nbytes).copy()))
 
     def _cuMemsetD8Async(self, into, value, nbytes, stream):
-        self.queue(stream).append(lambda: self.view(into, nbytes).fill(value))
+        self.give(stream, lambda: self.view(into, nbytes, write=True).fill(value))
 
     # Streams and events: what is queued happens when somebody waits
 
@@ -327,22 +345,38 @@ class FakeCuda:
             self.find(handle, "stream")
         return self.queues.setdefault((self.context, handle), [])
 
-    def drain(self, stream, until=None):
-        """Has a stream do what it was given, up to an operation."""
+    def give(self, stream, act):
+        """Queues what a stream is to do: it knows what the stream has done before, and what the host has waited for."""
+        self.queue(stream)
+        key = (self.context, getattr(stream, "value", stream) or 0)
+        clock = self.clocks.setdefault(key, {})
+        _join(clock, self.host)
+        clock[key] = clock.get(key, 0) + 1
+        known = dict(clock)
+
+        def operation():
+            before, self.now = self.now, (key, known)
+            try:
+                act()
+            finally:
+                self.now = before
+
+        self.queues[key].append(operation)
+        return operation
+
+    def drain(self, stream):
+        """Has a stream do what it was given, and the host wait for it."""
         queue = self.queue(stream)
-        while (queue and until is None) or until in queue:
-            context = self.context
-            operation = queue.pop(0)
-            operation()
-            assert self.context == context
-            if operation is until:
-                return
+        while queue:
+            queue.pop(0)()
+        _join(self.host, self.clocks.get((self.context, getattr(stream, "value", stream) or 0), {}))
 
     def drain_all(self):
         for context, handle in list(self.queues):
             if context == self.context:
                 while self.queues[context, handle]:
                     self.queues[context, handle].pop(0)()
+                _join(self.host, self.clocks.get((context, handle), {}))
 
     def _cuStreamCreateWithPriority(self, into, flags, priority):
         into._obj.value = self.made("stream", flags)
@@ -362,7 +396,8 @@ class FakeCuda:
             return 400
         marker, owner = record.get("marker"), record.get("stream")
         if marker is not None:
-            self.queue(stream).append(lambda: self._passed(owner, marker))
+            self.give(stream, lambda: self._passed(owner, marker))
+            _join(self.clocks[self.context, getattr(stream, "value", stream) or 0], record["clock"])
         return 0
 
     def _passed(self, owner, marker):
@@ -385,9 +420,9 @@ class FakeCuda:
         return 0
 
     def _recorded(self, record, stream):
-        marker = lambda: record.__setitem__("time", len(self.calls))
-        self.queue(stream).append(marker)
-        record.update(marker=marker, stream=(self.context, getattr(stream, "value", stream) or 0))
+        key = (self.context, getattr(stream, "value", stream) or 0)
+        marker = self.give(stream, lambda: None)
+        record.update(marker=marker, stream=key, clock=dict(self.clocks[key]))
 
     def _is_pending(self, record):
         return record.get("marker") in self.queues.get(record.get("stream"), [])
@@ -402,6 +437,7 @@ class FakeCuda:
             return 400
         if self._is_pending(record):
             self._passed(record["stream"], record["marker"])
+        _join(self.host, record.get("clock", {}))
         return 0
 
     def _cuEventElapsedTime(self, into, start, end):
@@ -496,7 +532,7 @@ class FakeCuda:
         c = config._obj
         cluster = c.attributes[0].value[0] if c.count else 1
         made = self._launched(function, c.grid, c.block, c.shared, parameters, cluster)
-        self.queue(c.stream).append(lambda: self.ran(made))
+        self.give(c.stream, lambda: self.ran(made))
         return 0 if made else 400
 
     # Graphs
@@ -566,7 +602,7 @@ class FakeCuda:
             if "event" in node:
                 self._recorded(node["event"], stream)
             else:
-                self.queue(stream).append(lambda kernel=node["kernel"]: self.ran(kernel))
+                self.give(stream, lambda kernel=node["kernel"]: self.ran(kernel))
         return 0
 
     # Tensor maps
@@ -597,10 +633,15 @@ class FakeCuda:
         """A parameter of 64 bits as a number with a sign."""
         return int.from_bytes(parameter, "little", signed=True)
 
-    def array(self, parameter, dtype, count):
+    def array(self, parameter, dtype, count, write=False):
         """The memory that a parameter points to."""
         dtype = np.dtype(dtype)
-        return self.view(self.word(parameter), count * dtype.itemsize).view(dtype)
+        return self.view(self.word(parameter), count * dtype.itemsize, write).view(dtype)
+
+
+def _join(clock, other):
+    for key, time in other.items():
+        clock[key] = max(clock.get(key, 0), time)
 
 
 def _is_in_finaliser():

@@ -35,13 +35,13 @@ def add(fake, launched):
     """p2 = p0 + p1, for so many elements."""
     a, b, c, n = launched.parameters
     count = fake.word(n)
-    fake.array(c, F32, count)[:] = fake.array(a, F32, count) + fake.array(b, F32, count)
+    fake.array(c, F32, count, write=True)[:] = fake.array(a, F32, count) + fake.array(b, F32, count)
 
 
 def accumulate(fake, launched):
     """p0 += p1"""
     a, b, n = launched.parameters
-    fake.array(a, F32, fake.word(n))[:] += fake.array(b, F32, fake.word(n))
+    fake.array(a, F32, fake.word(n), write=True)[:] += fake.array(b, F32, fake.word(n))
 
 
 @register_func("test.cuda_reverse", override=True)
@@ -289,6 +289,65 @@ def test_runs_are_on_the_callers_stream(fake):
     np.testing.assert_array_equal(first.numpy(), wanted(program, x[0]))
 
 
+def test_each_stream_waits_for_what_it_shares_with_others(fake):
+    """Arenas, homes and graphs with runs on other streams; arrays with other programs."""
+    one, other = Stream(), Stream()
+    first, second = sums(), sums()
+    executors = [CudaExecutor(first), CudaExecutor(second)]
+    x = [given(), given()]
+    on_device = [to_device(each) for each in x]
+    current_stream().synchronize()
+    for stream, array in zip((one, other), on_device):  # one arena
+        with stream:
+            executors[0].run({"x": array}, out="cuda")
+    with one:
+        y = executors[0].run({"x": on_device[0]}, out="cuda")[0]
+    with other:  # another arena, and an array of the other stream
+        z = executors[1].run({"x": y}, out="cuda")[0]
+    np.testing.assert_array_equal(z.numpy(), wanted(second, wanted(first, x[0])))
+    sizes = CudaExecutor(first).bind({"x": on_device[0]}, out=[z])
+    for stream in (one, other, one):
+        with stream:
+            sizes()
+
+
+def test_siblings_on_two_streams_share_an_arena(fake):
+    first = CudaExecutor(sums())
+    second = CudaExecutor(first.program, None, first.loaded)
+    one, other = Stream(), Stream()
+    x = [to_device(given()) for _ in range(3)]
+    current_stream().synchronize()
+    for array, stream, executor in zip(x, (one, other, one), (first, second, second)):
+        with stream:
+            executor.run({"x": array}, out="cuda")
+
+
+@pytest.mark.parametrize("fake", [{"devices": 2}], indirect=True)
+def test_another_librarys_context_stays_the_current_one(fake):
+    """Within a block of another device, work on the first is in its own context, and the other comes back."""
+    program, x = sums(), given()
+    executor = CudaExecutor(program)
+    with platform().context(1) as there:
+        np.testing.assert_array_equal(executor.run({"x": x})[0], wanted(program, x))
+        assert fake.context == there.pointer
+
+
+def test_outputs_that_share_memory_with_each_other(fake):
+    step = KernelStep("add", (BufferRef(0), BufferRef(0), BufferRef(1)), (4,))
+    last = KernelStep("add", (BufferRef(0), BufferRef(1), BufferRef(2)), (4,))
+    specs = [TensorSpec(name, (4,), F32) for name in "xyz"]
+    slots = (Slot("input", 16), Slot("output", 16), Slot("output", 16))
+    objects = (ptx("add", parameters=4),)
+    executor = CudaExecutor(Program(ExecPlan((step, last), slots), objects, (specs[0],), tuple(specs[1:]), (), TARGET))
+    x = given(4)
+    shared = to_device(x)
+    executor.run({"x": shared}, out=[shared, None])  # the second kernel still reads what the first would overwrite
+    np.testing.assert_array_equal(shared.numpy(), 2 * x)
+    again = to_device(x)
+    (_, z) = executor.run({"x": again}, out=[again, None])
+    np.testing.assert_array_equal(z, 3 * x)
+
+
 def test_staged_arrays_are_not_changed_under_a_run(fake):
     program = sums()
     executor = CudaExecutor(program)
@@ -391,8 +450,8 @@ def test_arrays_that_do_not_fit(fake):
         executor.run({"x": to_device(given().astype("float64"))})
     with pytest.raises(ShapeError, match="out for 'y'"):
         executor.run({"x": given()}, out=[device_empty((6,))])
-    strided = to_device(given(10))
-    strided.shape, strided.strides = (5,), (8,)
+    wide = to_device(given(10))
+    strided = DeviceArray(wide.memory, wide.address, (5,), F32, (8,))
     with pytest.raises(InvalidValue, match="not dense"):
         executor.run({"x": strided})
     constant = to_device(given())

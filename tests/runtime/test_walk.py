@@ -9,8 +9,8 @@ import pytest
 
 from weft.base.cpu_target import host
 from weft.base.plan import BufferRef, ExecPlan, KernelStep, Launch, Slot
+from weft.codegen.cpu.emit import emit_kernel
 from weft.codegen.cpu.object import compile_object
-from weft.codegen.emit import emit_kernel
 from weft.runtime.cpu.jit import load_object
 from weft.runtime.cpu.pool import thread_pool
 from weft.runtime.cpu.walk_code import run_table

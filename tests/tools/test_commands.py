@@ -236,6 +236,41 @@ def test_run_of_torchscript(tmp_path):
     assert "--shape input=" in done.stderr
 
 
+def test_torchscript_as_a_graph(tmp_path):
+    """With the shapes of its inputs an archive is a model like others: PyTorch, if it is there, wrote this one."""
+    torch = oracle("torch")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 5))
+    path = tmp_path / "net.pt"
+    torch.jit.trace(net.eval(), torch.rand(2, 3, 8, 8)).save(str(path))
+    shape = ("--shape", "input=2,3,8,8")
+    assert as_json("check", path, *shape)["native"] == {"conv2d": 1, "relu": 1, "reshape": 1, "dense": 1}
+    assert as_json("info", path, *shape)["layers"][0]["operator"] == "conv2d"
+    assert any("conv2d" in step["name"] for step in as_json("profile", path, *shape, "--rounds", 1)["steps"])
+    assert as_json("compare", path, *shape)["ok"]
+    assert run("bisect", path, *shape).exit_code == 0
+    assert run("view", path, *shape, "-o", tmp_path / "page.html").exit_code == 0
+    x = torch.rand(2, 3, 8, 8)
+    np.save(tmp_path / "x.npy", x.numpy())
+    assert as_json("compare", path, "--input", tmp_path / "x.npy")["ok"]
+    assert run("convert", path, tmp_path / "net.onnx", *shape).exit_code == 0
+    (made,) = weft.compile(tmp_path / "net.onnx").run({"input": x.numpy()})
+    np.testing.assert_allclose(made, net(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+    for command in ("check", "profile", "compare", "view", "convert"):
+        done = run(command, path, *([tmp_path / "other.onnx"] if command == "convert" else []))
+        assert done.exit_code == 1
+        assert "--shape input=" in done.stderr
+
+
+def test_torchscript_on_integers(tmp_path):
+    net = weft.nn.Sequential(weft.nn.Embedding(11, 6), weft.nn.Linear(6, 3))
+    weft.jit.save(weft.jit.script(net), str(tmp_path / "m.pt"))
+    np.save(tmp_path / "ids.npy", np.random.default_rng(0).integers(0, 11, (2, 7)))
+    found = as_json("compare", tmp_path / "m.pt", "--input", tmp_path / "ids.npy")
+    assert found["ok"]
+    assert found["layers"][-1]["output"] == "float32[2, 7, 3]"
+
+
 def test_labels(tmp_path):
     for text in (
         "cat\ndog\n",
@@ -381,6 +416,14 @@ def test_a_narrow_terminal_without_colour_or_home(tmp_path):
 
 
 def test_tables_fit_and_numbers_stand_on_the_right():
+    wide = ["name", "first", "second", "third"], [["a" * 50, 1.25, 2.5, 3.75], ["b", 1000, 2000, 3000]]
+    assert table(*wide, width=24).splitlines() == [
+        "name      first  second",
+        "aaaaaaa…   1.25     2.5",
+        "b          1000    2000",
+        "no room for: third",
+    ]
+    assert "no room" not in table(*wide)
     made = table(["name", "count"], [["a" * 50, 1], ["b", 1000]], width=30).splitlines()
     assert max(map(len, made)) == 30
     assert made[1].endswith(" 1")

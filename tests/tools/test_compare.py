@@ -1,6 +1,8 @@
 """weft compare and weft bisect: a wrong kernel and a wrong pass that are planted are found by name, and cut out."""
 
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -288,6 +290,55 @@ def test_memory_of_references_is_that_of_live_values():
     assert found.ok
     assert len(found.layers) == 12
     assert found.largest_bytes <= 6 * 64 * 32 * 8
+
+
+PEAK = """
+import resource, sys
+from weft.tools import bisect_model, compare_model
+import numpy as np, weft  # all that is loaded counts before
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+compare_model(sys.argv[2])  # and so does what the first of its kind compiles and loads
+before = peak()
+if sys.argv[3] == "compare":
+    found = compare_model(sys.argv[1])
+else:
+    found = bisect_model(sys.argv[1], tolerance=1e-12, folder=sys.argv[4]).comparison
+print(peak() - before, len(found.layers))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["compare", "bisect"])
+def test_memory_is_a_few_times_that_of_the_model(tmp_path, command):
+    """Weights once as they are read, once packed; what references make of them in float64 goes layer by layer."""
+    rng = np.random.default_rng(0)
+
+    def written(name, size, layers):
+        nodes, weights, last = [], [], "x"
+        for number in range(layers):
+            weights.append(rng.standard_normal((size, size), np.float32) / np.float32(size**0.5))
+            nodes.append(onnx.helper.make_node("MatMul", [last, f"w{number}"], [f"m{number}"], name=f"m{number}"))
+            nodes.append(onnx.helper.make_node("Tanh", [f"m{number}"], [f"t{number}"], name=f"t{number}"))
+            last = f"t{number}"
+        ends = [onnx.helper.make_tensor_value_info(end, 1, [4, size]) for end in ("x", last)]
+        given = [onnx.numpy_helper.from_array(weight, f"w{number}") for number, weight in enumerate(weights)]
+        model = onnx.helper.make_model(
+            onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], given),
+            opset_imports=[onnx.helper.make_opsetid("", 17)],
+            ir_version=8,
+        )
+        onnx.save(model, tmp_path / name)
+        return sum(weight.nbytes for weight in weights)
+
+    size, layers = written("large.onnx", 1024, 24), 24
+    assert size > 100e6
+    written("small.onnx", 1024, 1)
+    files = [str(tmp_path / name) for name in ("large.onnx", "small.onnx")]
+    run = [sys.executable, "-c", PEAK, *files, command, str(tmp_path / "repro")]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    peak, walked = map(int, done.stdout.split())
+    assert walked == layers
+    assert peak < 3.2 * size
 
 
 def test_differences():

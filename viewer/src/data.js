@@ -2,6 +2,39 @@
 
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
 
+/** A node of a graph; texts are looked up when they are asked for. */
+class Node {
+  #program;
+  #raw;
+
+  constructor(program, number) {
+    const raw = program.records[number];
+    this.#program = program;
+    this.#raw = raw;
+    this.number = number;
+    this.key = raw[0];
+    this.name = program.names[raw[0]];
+    this.op = program.strings[raw[1]];
+    this.scope = raw[2];
+    this.inputs = raw[3];
+    this.sources = raw[6];
+    this.step = raw[7];
+  }
+
+  get outputs() {
+    return this.#raw[4].map((i) => this.#program.strings[i]);
+  }
+
+  get attrs() {
+    const [texts, attrs] = [this.#program.strings, this.#raw[5]];
+    return Array.from({ length: attrs.length / 2 }, (_, i) => [texts[attrs[2 * i]], texts[attrs[2 * i + 1]]]);
+  }
+
+  get title() {
+    return this.op !== "variable" ? this.op : this.#program.inputNames.has(this.name) ? "input" : "parameter";
+  }
+}
+
 class Program {
   constructor(raw, number) {
     Object.assign(this, raw, { number });
@@ -32,13 +65,7 @@ class Program {
 
   /** A record of a node, with its texts. */
   record(number) {
-    const [name, op, scope, inputs, outputs, attrs, sources, step] = this.records[number];
-    const text = (i) => this.strings[i];
-    const pairs = [];
-    for (let i = 0; i < attrs.length; i += 2) pairs.push([text(attrs[i]), text(attrs[i + 1])]);
-    const own = this.names[name];
-    const title = text(op) !== "variable" ? text(op) : this.inputNames.has(own) ? "input" : "parameter";
-    return { number, key: name, name: own, op: text(op), title, scope, inputs, outputs: outputs.map(text), attrs: pairs, sources, step };
+    return new Node(this, number);
   }
 
   /** The records of one moment: every node, and where to find one by its name. */
@@ -50,6 +77,24 @@ class Program {
       this.graphs.set(moment, { nodes, byKey: new Map(nodes.map((node) => [node.key, node])), outputs: new Set(this.snapshots[moment].outputs) });
     }
     return this.graphs.get(moment);
+  }
+
+  /** For each name the number of its first record, and the moment that has it. No graph is made for it. */
+  get firsts() {
+    if (!this.firstOf) {
+      this.firstOf = new Map();
+      const seen = new Uint8Array(this.records.length);
+      this.snapshots.forEach(({ nodes: packed }, moment) => {
+        for (let i = 0; i < packed.length; i += 2)
+          for (let number = packed[i]; number < packed[i] + packed[i + 1]; number++) {
+            if (seen[number]) continue;
+            seen[number] = 1;
+            const key = this.records[number][0];
+            if (!this.firstOf.has(key)) this.firstOf.set(key, { number, moment });
+          }
+      });
+    }
+    return this.firstOf;
   }
 
   /** All names in small letters, for searching. */
@@ -94,6 +139,12 @@ export function load() {
 export function differences(graph, program, other, otherProgram) {
   const byName = new Map(other.nodes.map((node) => [node.name, node]));
   const told = (node, of) => [node.op, node.outputs.join(), JSON.stringify(node.attrs), node.inputs.map((key) => of.names[key]).join("\n")].join("\0");
+  const alike = (a, b) => a.length === b.length && a.every((value, i) => value === b[i]);
+  const same = (one, two) => { // numbers of names and texts mean the same in one program
+    if (program !== otherProgram) return told(one, otherProgram) === told(two, program);
+    const [a, b] = [program.records[one.number], program.records[two.number]];
+    return a[1] === b[1] && [3, 4, 5].every((part) => alike(a[part], b[part]));
+  };
   const found = new Map();
   let fresh = 0;
   let changed = 0;
@@ -101,7 +152,7 @@ export function differences(graph, program, other, otherProgram) {
     const before = byName.get(node.name);
     if (before?.number === node.number && program === otherProgram) continue; // one record serves both
     if (!before) { found.set(node.key, "new"); fresh++; }
-    else if (told(before, otherProgram) !== told(node, program)) { found.set(node.key, "changed"); changed++; }
+    else if (!same(before, node)) { found.set(node.key, "changed"); changed++; }
   }
   const names = new Set(graph.nodes.map((node) => node.name));
   const gone = other.nodes.filter((node) => !names.has(node.name));

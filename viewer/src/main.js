@@ -250,10 +250,10 @@ class App {
   /** Shows a node of the model in its first graph, or in the one that has it. */
   gotoName(program, key) {
     if (program !== this.program) this.chooseProgram(program);
-    const moment = program.snapshots.findIndex((_, i) => program.graph(i).byKey.has(key));
-    if (moment < 0) return;
+    const first = program.firsts.get(key);
+    if (!first) return;
     if (this.now !== "graph") this.tab("graph");
-    if (!program.graph(this.moment).byKey.has(key)) this.showMoment(moment);
+    if (!program.graph(this.moment).byKey.has(key)) this.showMoment(first.moment);
     if (!this.panes[0].tree.items.has(`n${key}`)) { this.parameters = true; this.showGraph(); }
     this.panes[0].goto(`n${key}`);
   }
@@ -268,31 +268,29 @@ class App {
     const wanted = this.search.value.trim().toLowerCase();
     if (!wanted) return this.closeHits();
     const { program, moment } = this;
-    const seen = new Set();
     const ranked = [];
-    for (const at of [moment, ...program.snapshots.keys()]) {
-      if (ranked.length >= HITS) break; // what the graph on the screen has comes first
-      for (const node of program.graph(at).nodes) {
-        const rank = seen.has(node.key) ? null : this.rank(program, node, wanted);
-        if (rank === null) continue;
-        seen.add(node.key);
-        ranked.push({ rank: rank + (at === moment ? 0 : 10), node, at });
-      }
-    }
+    const consider = (number, key, op, at) => {
+      const rank = this.rank(program.lower[key], op, wanted);
+      if (rank !== null) ranked.push({ rank: rank + (at === moment ? 0 : 10), number, at });
+    };
+    const { nodes, byKey } = program.graph(moment);
+    for (const node of nodes) consider(node.number, node.key, node.op, moment);
+    if (ranked.length < HITS) // what the graph on the screen has comes first
+      for (const [key, { number, moment: at }] of program.firsts)
+        if (!byKey.has(key)) consider(number, key, program.strings[program.records[number][1]], at);
     ranked.sort((a, b) => a.rank - b.rank);
     const hit = ({ node, at }, i) => h("li", { role: "option", id: `hit-${i}`, "aria-selected": "false", onclick: () => { this.closeHits(); this.gotoName(program, node.key); this.panes[0].svg.focus(); } },
       h("span", {}, node.name), h("span", { class: "quiet" }, `${node.title}${at === moment ? "" : `, in ${program.snapshots[at].title}`}`));
-    clear(this.hits, ranked.length ? ranked.slice(0, HITS).map(hit) : h("li", { class: "quiet" }, "nothing is called so"), ranked.length > HITS ? h("li", { class: "quiet" }, `and ${units.whole(ranked.length - HITS)} more`) : null);
+    clear(this.hits, ranked.length ? ranked.slice(0, HITS).map(({ number, at }) => ({ node: program.record(number), at })).map(hit) : h("li", { class: "quiet" }, "nothing is called so"), ranked.length > HITS ? h("li", { class: "quiet" }, `and ${units.whole(ranked.length - HITS)} more`) : null);
     this.hits.hidden = false;
     this.search.setAttribute("aria-expanded", "true");
     this.hit(0);
   }
 
   /** How well a node is what is looked for, least first: its name, the start of it, its operator; parameters last. */
-  rank(program, node, wanted) {
-    const name = program.lower[node.key];
-    const fits = name === wanted ? 0 : name.startsWith(wanted) ? 1 : name.includes(wanted) ? 2 : node.op.toLowerCase().includes(wanted) ? 3 : null;
-    return fits === null ? null : fits + (fits && node.op === "variable" ? 5 : 0);
+  rank(name, op, wanted) {
+    const fits = name === wanted ? 0 : name.startsWith(wanted) ? 1 : name.includes(wanted) ? 2 : op.toLowerCase().includes(wanted) ? 3 : null;
+    return fits === null ? null : fits + (fits && op === "variable" ? 5 : 0);
   }
 
   hit(number) {

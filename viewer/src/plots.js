@@ -26,6 +26,20 @@ function byteTicks(most, wanted = 5) {
 const grid = (x1, y1, x2, y2) => s("line", { class: "grid", x1, y1, x2, y2 });
 const text = (x, y, anchor, value, more = {}) => s("text", { class: "tick", x, y, "text-anchor": anchor, ...more }, value);
 
+const MANY = 4000;
+
+/** Of very many marks those that can be told apart: no two of the same half pixels, unless one is chosen. */
+function distinct(marks) {
+  if (marks.length <= MANY) return marks;
+  const seen = new Set();
+  return marks.filter(({ spot, chosen }) => {
+    const key = spot.map((number) => Math.round(2 * number)).join();
+    if (seen.has(key) && !chosen) return false;
+    seen.add(key);
+    return true;
+  });
+}
+
 /** Every value of the arena as a box: the steps in which it is alive, and the bytes that it has. */
 export function memory(program, width, { step = null, onslot = () => {} } = {}) {
   const height = 360;
@@ -35,16 +49,17 @@ export function memory(program, width, { step = null, onslot = () => {} } = {}) 
   const x = (at) => inner.x + (at / steps) * inner.w;
   const y = (at) => inner.y + inner.h - (at / most) * inner.h;
   const used = new Set(step === null ? [] : program.steps[step].buffers.map((buffer) => buffer.slot));
-  const boxes = program.slots.filter((slot) => slot.role === "arena").map((slot) => {
+  const marks = program.slots.filter((slot) => slot.role === "arena").map((slot) => ({ slot, chosen: used.has(slot.index), spot: [x(slot.first), y(slot.offset + slot.size), Math.max(1, x(slot.last + 1) - x(slot.first) - 0.5), Math.max(1, y(slot.offset) - y(slot.offset + slot.size) - 0.5)] }));
+  const boxes = distinct(marks).map(({ slot, chosen, spot: [left, top, wide, high] }) => {
     const writer = program.steps[slot.first];
     const told = `${units.bytes(slot.size)} at ${units.bytes(slot.offset)}, steps ${slot.first + 1} to ${slot.last + 1}, written by ${writer?.name ?? "?"}`;
-    return s("rect", { class: `slot ${used.has(slot.index) ? "used" : ""} ${family(writer?.operators[0] ?? "")}`, x: x(slot.first), y: y(slot.offset + slot.size), width: Math.max(1, x(slot.last + 1) - x(slot.first) - 0.5), height: Math.max(1, y(slot.offset) - y(slot.offset + slot.size) - 0.5), rx: 1.5, onclick: () => onslot(slot) }, s("title", {}, told));
+    return s("rect", { class: `slot ${chosen ? "used" : ""} ${family(writer?.operators[0] ?? "")}`, x: left, y: top, width: wide, height: high, rx: 1.5, onclick: () => onslot(slot) }, s("title", {}, told));
   });
-  const marks = step === null ? [] : [s("rect", { class: "now", x: x(step), y: inner.y, width: Math.max(2, inner.w / steps), height: inner.h })];
+  const now = step === null ? [] : [s("rect", { class: "now", x: x(step), y: inner.y, width: Math.max(2, inner.w / steps), height: inner.h })];
   return plot(width, height, `memory of ${program.title} over its steps`,
     byteTicks(most).map((at) => [grid(inner.x, y(at), inner.x + inner.w, y(at)), text(inner.x - 8, y(at) + 4, "end", units.bytes(at))]),
     ticks(steps).map((at) => text(x(at), height - 24, "middle", units.whole(at))),
-    text(inner.x + inner.w / 2, height - 6, "middle", "step"), boxes, marks);
+    text(inner.x + inner.w / 2, height - 6, "middle", "step"), boxes, now);
 }
 
 /** Bytes of the arena that are alive at each step, as a line. */
@@ -84,11 +99,14 @@ export function timeline(program, width, { step = null, onstep = () => {} } = {}
   const total = program.steps.reduce((sum, at) => sum + duration(program, at), 0) || 1e-12;
   const x = (at) => inner.x + (at / total) * inner.w;
   let now = 0;
-  const bars = program.steps.map((at) => {
+  const marks = program.steps.map((at) => {
     const [start, spent] = [now, duration(program, at)];
     now += spent;
     const line = rows.findIndex(([name]) => name === kind(at));
-    return s("rect", { class: `bar ${kind(at)} ${at.index === step ? "used" : ""}`, x: x(start), y: 8 + row * line, width: Math.max(0.8, x(start + spent) - x(start) - 0.3), height: row - 10, rx: 2, "data-step": at.index, onclick: () => onstep(at.index) }, s("title", {}, `${at.index + 1}: ${at.name}, ${units.seconds(spent)}`));
+    return { at, spent, chosen: at.index === step, spot: [x(start), 8 + row * line, Math.max(0.8, x(start + spent) - x(start) - 0.3)] };
+  });
+  const bars = distinct(marks).map(({ at, spent, chosen, spot: [left, top, wide] }) => {
+    return s("rect", { class: `bar ${kind(at)} ${chosen ? "used" : ""}`, x: left, y: top, width: wide, height: row - 10, rx: 2, "data-step": at.index, onclick: () => onstep(at.index) }, s("title", {}, `${at.index + 1}: ${at.name}, ${units.seconds(spent)}`));
   });
   return plot(width, height, `steps of ${program.title} over time`,
     rows.map(([, label], i) => [grid(inner.x, 8 + row * i + row - 6, inner.x + inner.w, 8 + row * i + row - 6), text(inner.x - 8, 8 + row * i + 17, "end", label)]),
@@ -103,9 +121,10 @@ export function lanes(program, width, { step = null, onstep = () => {} } = {}) {
   const inner = { x: 92, w: width - 92 - 14 };
   const total = Math.max(...program.pieces.map(([, , began, spent]) => began + spent), 1e-12);
   const x = (at) => inner.x + (at / total) * inner.w;
-  const bars = program.pieces.map(([number, thread, began, spent]) => {
+  const marks = program.pieces.map(([number, thread, began, spent]) => ({ number, thread, spent, chosen: number === step, spot: [x(began), 6 + row * threads.indexOf(thread), Math.max(0.5, x(began + spent) - x(began) - 0.2)] }));
+  const bars = distinct(marks).map(({ number, thread, spent, chosen, spot: [left, top, wide] }) => {
     const at = program.steps[number];
-    return s("rect", { class: `piece ${kind(at)} ${number === step ? "used" : ""}`, x: x(began), y: 6 + row * threads.indexOf(thread), width: Math.max(0.5, x(began + spent) - x(began) - 0.2), height: row - 8, rx: 1, "data-step": number, onclick: () => onstep(number) }, s("title", {}, `${number + 1}: ${at.name}, thread ${thread}, ${units.seconds(spent)}`));
+    return s("rect", { class: `piece ${kind(at)} ${chosen ? "used" : ""}`, x: left, y: top, width: wide, height: row - 8, rx: 1, "data-step": number, onclick: () => onstep(number) }, s("title", {}, `${number + 1}: ${at.name}, thread ${thread}, ${units.seconds(spent)}`));
   });
   return plot(width, height, `threads of ${program.title} over time`,
     threads.map((thread, i) => [grid(inner.x, 6 + row * i + row - 5, inner.x + inner.w, 6 + row * i + row - 5), text(inner.x - 8, 6 + row * i + 15, "end", `thread ${thread}`)]),
@@ -147,5 +166,5 @@ export function roofline(program, width, { step = null, onstep = () => {} } = {}
       s("line", { class: "roof", x1: x(rates.flops / rates.near), y1: y(rates.flops), x2: x(10 ** x1), y2: y(rates.flops) }),
       text(x(10 ** x1) - 6, y(rates.flops) - 14, "end", `one core ${units.count(rates.flops, "FLOP/s")}`, { class: "roof-name" }),
       roof(rates.near, "second cache"), roof(rates.far, "memory")] : null),
-    points.map((p) => s("circle", { class: `dot ${family(p.at.operators.find((op) => family(op) === "product") ?? p.at.operators[0] ?? "")} ${p.at.index === step ? "used" : ""}`, cx: x(p.x), cy: y(p.y), r: 3.5 + 6 * Math.sqrt(p.time / longest), "data-step": p.at.index, onclick: () => onstep(p.at.index) }, s("title", {}, `${p.at.index + 1}: ${p.at.name}\n${units.count(p.y, "FLOP/s")}, ${p.x.toFixed(2)} operations for a byte, ${units.seconds(p.time)}`))));
+    distinct(points.map((p) => ({ p, chosen: p.at.index === step, spot: [x(p.x), y(p.y), 3.5 + 6 * Math.sqrt(p.time / longest)] }))).map(({ p, chosen, spot: [cx, cy, r] }) => s("circle", { class: `dot ${family(p.at.operators.find((op) => family(op) === "product") ?? p.at.operators[0] ?? "")} ${chosen ? "used" : ""}`, cx, cy, r, "data-step": p.at.index, onclick: () => onstep(p.at.index) }, s("title", {}, `${p.at.index + 1}: ${p.at.name}\n${units.count(p.y, "FLOP/s")}, ${p.x.toFixed(2)} operations for a byte, ${units.seconds(p.time)}`))));
 }

@@ -8,6 +8,7 @@ const SMALL = "11px ui-monospace, monospace";
 const HEAD = 28;
 const PAD = 14;
 const ROOT = "s0";
+const NONE = Object.freeze([]);
 
 export class Tree {
   constructor(program, graph, { parameters = false } = {}) {
@@ -23,21 +24,26 @@ export class Tree {
 
   makeItems() {
     const { scopes } = this.program;
-    scopes.forEach((scope, number) => {
+    const blocks = scopes.map((scope, number) => {
       const id = `s${number}`;
-      this.items.set(id, { id, kind: "scope", label: scope.label, parent: scope.parent < 0 ? null : `s${scope.parent}`, children: [], size: 0 });
+      return { id, kind: "scope", label: scope.label, parent: scope.parent < 0 ? null : `s${scope.parent}`, children: [], size: 0 };
     });
+    for (const block of blocks) this.items.set(block.id, block);
+    this.byKey = [];
     for (const node of this.shown) {
-      const id = `n${node.key}`;
-      this.items.set(id, { id, kind: "node", node, label: node.op, parent: `s${node.scope}`, children: [], size: 1 });
-      this.items.get(`s${node.scope}`).children.push(id);
-      for (let at = this.items.get(`s${node.scope}`); at; at = this.items.get(at.parent)) at.size++;
+      const block = blocks[node.scope];
+      const item = { id: `n${node.key}`, kind: "node", node, label: node.op, parent: block.id, children: NONE, size: 1 };
+      this.items.set(item.id, item);
+      this.byKey[node.key] = item;
+      block.children.push(item.id);
+      block.size++;
     }
     // Blocks of one part would only be one more frame around it: the part stands for them.
     const depth = (number) => (number < 0 ? 0 : 1 + depth(scopes[number].parent));
     const inner = scopes.map((_, number) => [depth(number), number]).slice(1).sort((a, b) => b[0] - a[0]);
     for (const [, number] of inner) {
-      const scope = this.items.get(`s${number}`);
+      const scope = blocks[number];
+      blocks[scopes[number].parent].size += scope.size;
       if (scope.children.length === 1) {
         const child = this.items.get(scope.children[0]);
         child.parent = scope.parent;
@@ -61,30 +67,45 @@ export class Tree {
       if (!this.edges.has(scope)) this.edges.set(scope, { inside: new Map(), enter: new Set(), leave: new Set() });
       return this.edges.get(scope);
     };
-    const paths = new Map();
-    const path = (id) => {
-      if (!paths.has(id)) paths.set(id, this.path(id));
-      return paths.get(id);
+    const paths = new Map(); // of blocks, which many nodes have in common
+    const above = ({ parent }) => {
+      let found = paths.get(parent);
+      if (!found) paths.set(parent, (found = this.path(parent)));
+      return found;
     };
-    this.readers = new Map();
     for (const node of this.shown) {
-      const to = `n${node.key}`;
+      const reader = this.byKey[node.key];
+      const to = reader.id;
+      const b = above(reader);
       for (const key of node.inputs) {
-        const from = `n${key}`;
-        if (!this.items.has(from)) continue;
-        if (!this.readers.has(from)) this.readers.set(from, []);
-        this.readers.get(from).push(to);
-        const a = path(from);
-        const b = path(to);
+        const read = this.byKey[key];
+        if (!read) continue;
+        const from = read.id;
+        const a = above(read);
         let depth = 0;
-        while (a[depth + 1] === b[depth + 1]) depth++;
-        const name = `${a[depth + 1]}>${b[depth + 1]}`;
+        while (depth + 1 < a.length && depth + 1 < b.length && a[depth + 1] === b[depth + 1]) depth++;
+        const name = `${a[depth + 1] ?? from}>${b[depth + 1] ?? to}`;
         const inside = at(a[depth]).inside;
         inside.set(name, (inside.get(name) ?? 0) + 1);
-        for (let i = depth + 1; i < a.length - 1; i++) at(a[i]).leave.add(a[i + 1]);
-        for (let i = depth + 1; i < b.length - 1; i++) at(b[i]).enter.add(b[i + 1]);
+        for (let i = depth + 1; i < a.length; i++) at(a[i]).leave.add(a[i + 1] ?? from);
+        for (let i = depth + 1; i < b.length; i++) at(b[i]).enter.add(b[i + 1] ?? to);
       }
     }
+  }
+
+  /** The nodes that read each node, by its item. */
+  get readers() {
+    if (!this.readersOf) {
+      this.readersOf = new Map();
+      for (const node of this.shown)
+        for (const key of node.inputs) {
+          const from = this.byKey[key]?.id;
+          if (!from) continue;
+          if (!this.readersOf.has(from)) this.readersOf.set(from, []);
+          this.readersOf.get(from).push(`n${node.key}`);
+        }
+    }
+    return this.readersOf;
   }
 
   size(item) {

@@ -30,6 +30,7 @@ _TENSOR_RATES = {80: {2: 2048, 4: 1024, 1: 4096}, 90: {2: 4096, 4: 2048, 1: 8192
 _SCALAR_RATE = 256  # of float32 without tensor cores: 128 sums of products
 _MEASURED_SHARE = 0.9  # of the memory's nominal rate that kernels reach
 
+PRECISIONS = ("fp32", "tf32")
 MAX_STATIC_SHARED = 48 << 10  # bytes that a block has without asking the driver for more
 
 
@@ -57,6 +58,7 @@ class CudaTarget(Target):
     l2_bytes: int = 60 << 20
     clock_mhz: int = 1980
     memory_rate: int = 4300  # GB a second, read and written by kernels
+    precision: str = "fp32"  # what products of float32 are computed in: "fp32", or "tf32", which reads 19 bits of each
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"sm_\d{2,3}[af]?", str(self.arch)):
@@ -64,7 +66,9 @@ class CudaTarget(Target):
         if self.sm not in _PTX_OF_ARCH:
             known = ", ".join(f"sm_{sm}" for sm in _PTX_OF_ARCH)
             raise InvalidValue(f"no code is made for {self.arch}", why=f"weft makes it for {known}")
-        for field in dataclasses.fields(self)[1:]:
+        if self.precision not in PRECISIONS:
+            raise InvalidValue(f"precision {self.precision!r} of products", why="there are " + ", ".join(PRECISIONS))
+        for field in dataclasses.fields(self)[1:-1]:
             number = getattr(self, field.name)
             if type(number) is not int or number <= 0:
                 raise InvalidValue(f"{field.name} of a GPU is {number!r}", why="a positive whole number is expected")
@@ -107,6 +111,18 @@ class CudaTarget(Target):
         return f"+ptx{self.ptx}"
 
     @property
+    def has_fma(self) -> bool:
+        return True
+
+    @property
+    def has_half_floats(self) -> bool:
+        return True
+
+    def has(self, feature: str) -> bool:
+        """Whether an LLVM feature of CPUs is on: none is."""
+        return False
+
+    @property
     def has_own_code(self) -> bool:
         """Whether instructions of this architecture alone may be used: wgmma of sm_90a, and the like."""
         return self.arch.endswith("a")
@@ -147,6 +163,7 @@ _FIELDS = {
     "-l2-bytes": "l2_bytes",
     "-clock-mhz": "clock_mhz",
     "-memory-rate": "memory_rate",
+    "-precision": "precision",
 }
 
 
@@ -233,7 +250,7 @@ def _parse_option(word: str) -> tuple[str, Any]:
             why="options: " + ", ".join(f"{known}=..." for known in _FIELDS),
         )
     name = _FIELDS[option]
-    read: Callable[[str], Any] = str if name == "arch" else _whole
+    read: Callable[[str], Any] = str if name in ("arch", "precision") else _whole
     return name, read(text)
 
 

@@ -77,7 +77,8 @@ def as_html(text: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None) -> str:
-    """Columns of text; those of numbers stand on the right. What is wider than `width` is cut in its widest columns.
+    """Columns of text; those of numbers stand on the right. What is wider than `width` is cut in its widest columns;
+    where that is not enough, the last columns are left out, whose names a line at the end tells.
 
     >>> print(table(["name", "ms"], [["conv", 1.25], ["a long name", 10.5]], width=14))
     name        ms
@@ -94,17 +95,34 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]], width: int |
         shown = [_cut(cell, size) for cell, size in zip(row, widths)]
         placed = [cell.rjust(size) if side else cell.ljust(size) for cell, size, side in zip(shown, widths, right)]
         lines.append(GAP.join(placed).rstrip())
-    return "\n".join(lines)
+    left_out = [name for name in headers[len(widths) :] if name]
+    return "\n".join([*lines, *_filled(f"no room for: {', '.join(left_out)}", width)] if left_out else lines)
+
+
+def _filled(text: str, width: int | None) -> list[str]:
+    """Text in lines that fit."""
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and width is not None and len(lines[-1]) + 1 + len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return lines
 
 
 def _narrow(widths: list[int], right: Sequence[bool], width: int | None) -> None:
-    """Takes from the widest column of words, a letter at a time, until lines fit or nothing can be cut."""
+    """Takes from the widest column of words, a letter at a time, until lines fit or nothing can be cut; then the last
+    columns, until two are left."""
     words = [column for column, side in enumerate(right) if not side]
-    while width is not None and words and sum(widths) + len(GAP) * (len(widths) - 1) > width:
-        widest = max(words, key=lambda column: widths[column])
-        if widths[widest] <= NARROWEST:
+    while width is not None and sum(widths) + len(GAP) * (len(widths) - 1) > width:
+        widest = max(words, key=lambda column: widths[column]) if words else None
+        if widest is not None and widths[widest] > NARROWEST:
+            widths[widest] -= 1
+        elif len(widths) > 2:
+            widths.pop()
+            words = [column for column in words if column < len(widths)]
+        else:
             return
-        widths[widest] -= 1
 
 
 def _cut(text: str, size: int) -> str:

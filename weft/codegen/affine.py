@@ -74,11 +74,11 @@ def byte_address(b: Builder, base: Value, offset: Sum) -> Value:
     """base + offset in bytes; the constant comes last, where the machine adds it for free."""
     pointer = base
     for step in _scaled_terms(b, offset):
-        text = f"getelementptr i8, ptr {pointer.ref}, i64 {step.ref}"
-        pointer = b.pure("ptr", 1, text, (pointer, step), hoist=True)
+        text = f"getelementptr i8, {pointer.type} {pointer.ref}, i64 {step.ref}"
+        pointer = b.pure(pointer.element, 1, text, (pointer, step), hoist=True)
     if offset.constant:
-        text = f"getelementptr i8, ptr {pointer.ref}, i64 {offset.constant}"
-        pointer = b.pure("ptr", 1, text, (pointer,))
+        text = f"getelementptr i8, {pointer.type} {pointer.ref}, i64 {offset.constant}"
+        pointer = b.pure(pointer.element, 1, text, (pointer,))
     return pointer
 
 

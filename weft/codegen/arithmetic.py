@@ -9,6 +9,7 @@ from ..base.dtype import DType, is_float
 from ..base.errors import DTypeError
 from .builder import Builder, Value
 from .llvm_types import BITS, is_signed
+from .remainder import float_remainder
 
 _WORDS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
 _BOOLEAN = {"add": "or", "mul": "and", "min": "and", "max": "or", "and": "and", "or": "or"}
@@ -80,7 +81,7 @@ def _is_number(value: Value) -> bool:
 
 def float_floormod(b: Builder, x: Value, y: Value) -> Value:
     """The remainder with the sign of y, as numpy.mod."""
-    rest = b.binary("frem", x, y)
+    rest = float_remainder(b, x, y)
     zero = b.like(x, 0)
     differs = b.compare("ne", negative(b, rest), negative(b, y))
     adjust = b.binary("and", b.compare("une", rest, zero), differs)

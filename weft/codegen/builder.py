@@ -7,11 +7,10 @@ that holds: loop-invariant code motion is a choice of list. Equal pure instructi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
-from ..base.cpu_target import CpuTarget
 from .llvm_types import BITS, literal, vector_of
 
 
@@ -36,10 +35,25 @@ class Scope:
     loaded: dict[str, dict[Hashable, Value]] = field(default_factory=dict)  # by base pointer
 
 
+class Machine(Protocol):
+    """What the instructions that are chosen depend on."""
+
+    @property
+    def has_fma(self) -> bool: ...
+    @property
+    def has_half_floats(self) -> bool: ...
+    def has(self, feature: str, /) -> bool: ...
+
+
 class Builder:
     """Instructions of one function. `may_alias` says whether different base pointers may lead to the same memory."""
 
-    def __init__(self, target: CpuTarget, may_alias: bool = False) -> None:
+    has_masks = True  # instructions that load and store some lanes of a vector only
+    has_library = True  # C's functions of float64
+    has_bfloats = False  # instructions that convert to bfloat16
+    short_functions: ClassVar[Mapping[str, Callable[..., Value]]] = {}  # of 16-bit floats, where others are better
+
+    def __init__(self, target: Machine, may_alias: bool = False) -> None:
         self.has = target.has
         self.has_fma = target.has_fma
         self.has_half_floats = target.has_half_floats
@@ -176,6 +190,14 @@ class Builder:
         """A pure LLVM intrinsic that returns the type of its first argument."""
         first = args[0]
         return self.call(f"{name}.{suffix or mangled(first)}", first, *args)
+
+    def any_of(self, mask: Value) -> Value:
+        """Whether a lane of a mask is set."""
+        if mask.lanes == 1:
+            return mask
+        name = f"llvm.vector.reduce.or.v{mask.lanes}i1"
+        self.declarations.setdefault(name, f"declare i1 @{name}({mask.type})")
+        return self.pure("i1", 1, f"call i1 @{name}({mask.type} {mask.ref})", (mask,))
 
     def call(self, name: str, like: Value, *args: Value) -> Value:
         """A pure LLVM intrinsic by its full name, which returns the type of a value."""

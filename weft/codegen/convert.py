@@ -105,6 +105,8 @@ def to_memory(b: Builder, x: Value, dtype: DType) -> Value:
     if dtype == BOOL:
         return b.convert("zext", x, "i8")
     if dtype == BFLOAT16:
+        if b.has_bfloats:
+            return b.convert("bitcast", b.convert("fptrunc", x, "bfloat"), "i16")
         return b.convert("trunc", _bfloat_bits(b, x), "i16")
     if dtype in HALF_FLOATS:
         if b.has_half_floats:

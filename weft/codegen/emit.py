@@ -1,8 +1,5 @@
-"""A loop-IR Kernel becomes the text of an LLVM module with one exported function.
+"""The statements of loop IR become LLVM instructions, on any backend.
 
-    void NAME(ptr buffers, ptr scalars, i64 begin, i64 end)
-
-The exported function reads the pointers and calls the body, whose pointer arguments do not alias.
 Register buffers become SSA values with phis at loops and branches, so no IR pass is needed.
 """
 
@@ -12,11 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ..base.cpu_target import CpuTarget
 from ..base.errors import Unsupported
 from ..te.expr import Expr, Var
 from ..te.linear import Linear, scalar
-from ..te.loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While, span
+from ..te.loops import Alloc, Barrier, Buffer, Exchange, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While, span
 from ..te.simplify_loops import statements
 from ..te.visit import parts
 from . import memory
@@ -45,72 +41,25 @@ class Loop:
     before: dict[Buffer, list[Value]]
 
 
-def emit_kernel(kernel: Kernel, target: CpuTarget, may_alias: bool = False) -> str:
-    """The LLVM IR of a kernel for a target.
+class KernelEmitter:
+    """Emits the statements of a kernel. Backends say how arguments come in and what stands around the body."""
 
-    >>> from ..te.build import KernelBuilder
-    >>> b = KernelBuilder("double")
-    >>> x = b.arg("x", "float32", (3,))
-    >>> with b.loop("i", 3) as i:
-    ...     b.store(x, i, x[i] * 2)
-    >>> kernel = b.finish()
-    >>> "define void @double(ptr" in emit_kernel(kernel, CpuTarget.create("llvm -mcpu=x86-64-v3"))
-    True
-    """
-    _refuse_grids(kernel)
-    return _KernelEmitter(kernel, target, may_alias).module()
+    pointer = "ptr"  # the type of arguments that are buffers
+    max_scratch = MAX_SCRATCH_BYTES
 
-
-def _refuse_grids(kernel: Kernel) -> None:
-    """A CPU has neither blocks nor barriers: taken as plain loops they would mean another thing."""
-    for stmt in statements(kernel.body):
-        match stmt:
-            case For() if stmt.is_bound:
-                what = f"loop {stmt.var.name}, bound to {stmt.kind},"
-            case Alloc(buffer=buffer) if buffer.scope == "shared":
-                what = f"shared memory {buffer.name}"
-            case Barrier():
-                what = "a barrier"
-            case _:
-                continue
-        raise Unsupported(
-            f"{what} in code for a CPU",
-            where=f"kernel {kernel.name}",
-            why="blocks, what they share and their barriers are of kernels for a GPU",
-            hint="run it by te.interpret.run_kernel, or write it with parallel and serial loops",
-        )
-
-
-def function_attributes(target: CpuTarget) -> str:
-    """LLVM would use half-width vectors on AVX-512 machines unless told what to prefer."""
-    width = target.vector_bits
-    return f'nounwind "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
-
-
-class _KernelEmitter:
-    def __init__(self, kernel: Kernel, target: CpuTarget, may_alias: bool) -> None:
+    def __init__(self, kernel: Kernel, builder: Builder) -> None:
         self.kernel = kernel
-        self.target = target
-        self.b = Builder(target, may_alias)
+        self.b = builder
         self.e = Expressions(self.b)
         self.written = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
         self.allocas: list[str] = []
         self._changed: dict[int, frozenset[Buffer]] = {}
 
-    # The module
-
-    def module(self) -> str:
-        self._bind_arguments()
-        self._run(self._outer_loop())
-        attributes = function_attributes(self.target)
-        body = self._function(attributes)
-        parts = [*self.b.globals.values(), body, self._wrapper(attributes)]
-        parts += self.b.declarations.values()
-        return "\n\n".join(parts) + "\n"
+    # Arguments
 
     def _bind_arguments(self) -> None:
         for number, buffer in enumerate(self.kernel.buffers):
-            base = Value(f"%buffer{number}", "ptr", 1, 0)
+            base = Value(f"%buffer{number}", self.pointer, 1, 0)
             self.e.places[buffer] = Place(base, buffer.dtype, (), buffer.lanes, buffer.alignment)
         for number, var in enumerate(self.kernel.scalars):
             self.e.variables[var] = self._scalar_argument(number, var)
@@ -133,39 +82,12 @@ class _KernelEmitter:
             return self.b.convert("bitcast", self.b.convert("trunc", raw, "i32"), "float")
         return self.b.convert("trunc", raw, element)
 
-    def _function(self, attributes: str) -> str:
-        arguments = [self._pointer_argument(n) for n in range(len(self.kernel.buffers))]
-        arguments += [f"i64 %scalar{n}" for n in range(len(self.kernel.scalars))]
-        arguments += ["i64 %begin", "i64 %end"]
-        name = f"{self.kernel.name}.body"
-        nowhere = ["  %nowhere = alloca [64 x i8], align 64"] if self.b.uses_nowhere else []
-        lines = ["entry:", *nowhere, *self.allocas, *self.b.scope.lines, "  ret void"]
-        header = f"define internal void @{name}({', '.join(arguments)}) noinline {attributes} {{"
-        return "\n".join([header, *lines, "}"])
-
     def _pointer_argument(self, number: int) -> str:
         buffer = self.kernel.buffers[number]
-        words = ["ptr"] + ([] if self.b.may_alias else ["noalias"])
+        words = [self.pointer] + ([] if self.b.may_alias else ["noalias"])
         words += [f"align {buffer.alignment}"] if buffer.alignment else []
         words += [] if buffer in self.written else ["readonly"]
         return " ".join([*words, f"%buffer{number}"])
-
-    def _wrapper(self, attributes: str) -> str:
-        lines: list[str] = []
-        passed: list[str] = []
-        for kind, array, count in (
-            ("ptr", "buffers", len(self.kernel.buffers)),
-            ("i64", "scalars", len(self.kernel.scalars)),
-        ):
-            for n in range(count):
-                lines.append(f"  %{array}.at{n} = getelementptr i8, ptr %{array}, i64 {8 * n}")
-                lines.append(f"  %{array}{n} = load {kind}, ptr %{array}.at{n}, align 8")
-                passed.append(f"{kind} %{array}{n}")
-        passed += ["i64 %begin", "i64 %end"]
-        name = self.kernel.name
-        header = f"define void @{name}(ptr %buffers, ptr %scalars, i64 %begin, i64 %end)"
-        call = f"  call void @{name}.body({', '.join(passed)})"
-        return "\n".join([f"{header} {attributes} {{", *lines, call, "  ret void", "}"])
 
     # Statements
 
@@ -176,19 +98,7 @@ class _KernelEmitter:
             if isinstance(step, partial):
                 step()
             else:
-                _STATEMENTS[type(step)](self, step, stack)
-
-    def _outer_loop(self) -> Step:
-        if self.kernel.parallel is None:
-            return self.kernel.body
-        return partial(self._parallel, self.kernel.parallel.var)
-
-    def _parallel(self, var: Var) -> None:
-        begin, end = Value("%begin", "i64", 1, 0), Value("%end", "i64", 1, 0)
-        steps: list[Step] = []
-        self._counted(var, self.kernel.body, begin, end, steps)
-        while steps:
-            self._run(steps.pop())
+                getattr(self, _STATEMENTS[type(step)])(step, stack)
 
     def _seq(self, stmt: Seq, stack: list[Step]) -> None:
         stack.extend(reversed(stmt.body))
@@ -210,6 +120,12 @@ class _KernelEmitter:
             return
         raw = to_memory(self.b, value, buffer.dtype)
         memory.store(self.b, self.e.places[buffer], access, raw, mask)
+
+    def _barrier(self, stmt: Barrier, stack: list[Step]) -> None:
+        raise NotImplementedError
+
+    def _exchange(self, stmt: Exchange, stack: list[Step]) -> None:
+        raise NotImplementedError
 
     def _prefetch(self, stmt: Prefetch, stack: list[Step]) -> None:
         access = self.e.access(stmt.buffer, stmt.indices)
@@ -241,10 +157,10 @@ class _KernelEmitter:
     def _scratch(self, buffer: Buffer, elements: int) -> None:
         element = memory_type(buffer.dtype)
         size = elements * buffer.lanes * buffer.dtype.itemsize
-        if size > MAX_SCRATCH_BYTES:
+        if size > self.max_scratch:
             raise Unsupported(
                 f"scratch buffer {buffer.name} of {size} bytes",
-                why=f"scratch lies on the stack of a thread, at most {MAX_SCRATCH_BYTES} bytes",
+                why=f"scratch lies on the stack of a thread, at most {self.max_scratch} bytes",
                 hint="pass it in as an argument",
             )
         name = f"%scratch{self.b.fresh()}"
@@ -353,7 +269,7 @@ class _KernelEmitter:
         """Which registers a statement and each one inside it store to."""
         around = list(statements(root))
         for stmt in reversed(around):
-            if isinstance(stmt, Store):
+            if isinstance(stmt, (Store, Exchange)):
                 own = frozenset((stmt.buffer,)) if stmt.buffer.scope == "register" else _NO_BUFFERS
             else:
                 inner = [self._changed[id(s)] for s in parts(stmt) if not isinstance(s, Expr)]
@@ -442,13 +358,16 @@ class _Branch:
         self.results: list[dict[Buffer, list[Value]]] = []
 
 
-_STATEMENTS: dict[type, Callable[..., None]] = {
-    Seq: _KernelEmitter._seq,
-    Let: _KernelEmitter._let,
-    Store: _KernelEmitter._store,
-    Prefetch: _KernelEmitter._prefetch,
-    Alloc: _KernelEmitter._alloc,
-    For: _KernelEmitter._for,
-    While: _KernelEmitter._while,
-    If: _KernelEmitter._if,
+# The methods that emit them; a backend has its own of some.
+_STATEMENTS: dict[type, str] = {
+    Seq: "_seq",
+    Let: "_let",
+    Store: "_store",
+    Prefetch: "_prefetch",
+    Alloc: "_alloc",
+    For: "_for",
+    While: "_while",
+    If: "_if",
+    Barrier: "_barrier",
+    Exchange: "_exchange",
 }

@@ -298,7 +298,12 @@ def _broadcast(self: Expressions, expr: Broadcast, value: Index) -> Index:
 
 
 def _shuffle(self: Expressions, expr: Shuffle, a: Index, b: Index) -> Index:
-    return self.b.shuffle(self.settled(a), self.settled(b), expr.order)
+    x, y = self.settled(a), self.settled(b)
+    if len(expr.order) > 1:
+        return self.b.shuffle(x, y, expr.order)
+    (lane,) = expr.order
+    item = self.b.extract(x, lane) if lane < x.lanes else self.b.extract(y, lane - x.lanes)
+    return _wrapped(item, expr.dtype)
 
 
 _RULES: dict[type, _Rule] = {

@@ -27,6 +27,8 @@ class Codegen(Generic[T]):
     listings: Mapping[str, Callable[[str, T], str]] = field(
         default_factory=dict
     )  # what WEFT_DEBUG prints, by the name of the stage
+    # Whether code may begin while the kernel before it runs, for it waits by itself.
+    begins_early: Callable[[bytes], bool] = lambda code: False
 
     def code(self, kernel: Kernel, code: bytes) -> KernelCode:
         """Code with what the kernel expects of its arguments."""
@@ -35,6 +37,8 @@ class Codegen(Generic[T]):
         scalars = tuple((var.name, var.dtype) for var in kernel.scalars)
         whole = kernel.body if isinstance(kernel.body, WholeKernel) else None
         launch, maps = (_launch(kernel), ()) if whole is None else (whole.launch, whole.maps)
+        if launch is not None and self.begins_early(code):
+            launch = launch._replace(dependent=True)
         return KernelCode(kernel.name, code, buffers, scalars, launch, self.format, maps)
 
 

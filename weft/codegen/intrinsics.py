@@ -8,14 +8,17 @@ from ..base.dtype import DType, is_float
 from ..base.errors import DTypeError
 from . import arithmetic
 from .builder import Builder, Value
-from .llvm_types import BITS, is_signed
+from .llvm_types import BITS, HALF_FLOATS, is_signed
 from .math import FUNCTIONS
+from .remainder import float_remainder
 
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
 
 
 def intrinsic(b: Builder, name: str, args: Sequence[Value], dtype: DType) -> Value:
     """A call of an intrinsic on values of a dtype; 16-bit floats arrive as float32."""
+    if dtype in HALF_FLOATS and name in b.short_functions:
+        return b.short_functions[name](b, *args)
     if is_float(dtype):
         return _of_floats(b, name, args)
     if name in _INTEGER:
@@ -71,12 +74,19 @@ def _halves(b: Builder, pair: Value) -> tuple[Value, Value]:
     return b.from_bits(low), b.from_bits(high)
 
 
+def _tf32_rest(b: Builder, x: Value) -> Value:
+    """x without its first 19 bits, which tensor cores read."""
+    pattern = b.bits(x)
+    return b.sub(x, b.from_bits(b.binary("and", pattern, b.like(pattern, -(1 << 13)))))
+
+
 _FLOAT: dict[str, Callable[..., Value]] = {
+    "tf32_rest": _tf32_rest,
     "sqrt": lambda b, x: b.intrinsic("sqrt", x),
     "abs": lambda b, x: b.fabs(x),
     "fma": _fma,
     "dot_pairs": _dot_pairs,
-    "fmod": lambda b, x, y: b.binary("frem", x, y),
+    "fmod": float_remainder,
     "isnan": _isnan,
     "isinf": _isinf,
     "isfinite": _isfinite,

@@ -2,7 +2,7 @@
 
 In float32 every function is our own polynomial, the frequent ones in float32 arithmetic, the others
 wholly or in part in float64. In float64 exp, log, sigmoid and rsqrt are ours and the rest call the
-C library once a lane. Errors are bounded by ULP_BOUNDS.
+C library once a lane, or are those of `math_wide.py` where there is none. Errors are bounded by ULP_BOUNDS.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from .math_double import acosh, asinh, atan2, atanh, cos, cosh, log_base, pow_, 
 from .math_double import atan as wide_atan
 from .math_exp_log import exp, exp2, exp_of_negative, log
 from .math_single import acos, asin, atan, expm1, log1p, log2, log10
+from .math_wide import WIDE_FUNCTIONS
 
 # Largest error in units in the last place of the result, (float32, float64). Where the C library
 # answers, its own: glibc states 2.21 for tanh, 1.43 for erf.
@@ -112,9 +113,11 @@ def _fused(function: Callable[..., Value], otherwise: Callable[..., Value]) -> C
 
 
 def _library_call(name: str) -> Callable[..., Value]:
-    """The C library's float64 function, once a lane."""
+    """The C library's float64 function, once a lane, or ours where there is no library."""
 
     def call(b: Builder, *args: Value) -> Value:
+        if not b.has_library:
+            return WIDE_FUNCTIONS[name](b, *args)
         parameters = ", ".join(["double"] * len(args))
         b.declarations.setdefault(name, f"declare double @{name}({parameters}) memory(none)")
         result = b.poison("double", args[0].lanes)

@@ -111,12 +111,15 @@ def atan2(b: Builder, y: Value, x: Value) -> Value:
 
 
 def pow_(b: Builder, x: Value, y: Value) -> Value:
-    """|x|**y = 2**(y log2|x|) of float32, with the sign and the exceptions of C's pow. Only the
-    exponent is computed in float64."""
-    zero, one = b.like(x, 0.0), b.like(x, 1.0)
-    infinity = b.like(x, float("inf"))
+    """|x|**y = 2**(y log2|x|) of float32. Only the exponent is computed in float64."""
     size = b.fabs(x)
-    result = exp2(b, _exponent(b, size, y))
+    return power_cases(b, x, y, exp2(b, _exponent(b, size, y)))
+
+
+def power_cases(b: Builder, x: Value, y: Value, result: Value) -> Value:
+    """x**y, where |x|**y is known, with the sign and the exceptions of C's pow."""
+    zero, one = b.like(x, 0.0), b.like(x, 1.0)
+    infinity, size = b.like(x, float("inf")), b.fabs(x)
     whole = b.compare("oeq", b.intrinsic("floor", y), y)
     half = b.mul(y, b.like(y, 0.5))
     odd = b.binary("and", whole, b.compare("une", b.intrinsic("floor", half), half))
@@ -213,18 +216,12 @@ def _below_table(b: Builder, x: Value, wide: Value) -> tuple[Value, Value]:
     """The angle as a sum of two float64; huge ones are taken modulo 2 pi, in a branch."""
     none = b.like(wide, -0.0)  # added to -0.0 it keeps the sign
     huge = b.compare("oge", b.fabs(x), b.like(x, TABLE_FROM))
-    if x.lanes > 1:
-        name = f"llvm.vector.reduce.or.v{x.lanes}i1"
-        b.declarations.setdefault(name, f"declare i1 @{name}({huge.type})")
-        anywhere = b.pure("i1", 1, f"call i1 @{name}({huge.type} {huge.ref})", (huge,))
-    else:
-        anywhere = huge
 
     def reduced() -> list[Value]:
         high, low = _modulo_two_pi(b, x)
         return [b.select(huge, high, wide), b.select(huge, low, none)]
 
-    high, low = b.branch(anywhere, reduced, [wide, none])
+    high, low = b.branch(b.any_of(huge), reduced, [wide, none])
     return high, low
 
 

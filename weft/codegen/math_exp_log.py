@@ -30,7 +30,7 @@ def exp(b: Builder, x: Value) -> Value:
     r = b.add(high, low)
     q = b.horner(r, c.EXP_F32 if single else c.EXP_F64)
     p = b.add(b.add(high, b.fma(b.mul(r, r), q, low)), b.like(x, 1.0))
-    return _times_power(b, p, b.bits(shifted))
+    return times_power(b, p, b.bits(shifted))
 
 
 def exp_of_negative(b: Builder, x: Value) -> Value:
@@ -59,10 +59,10 @@ def exp2(b: Builder, x: Value) -> Value:
     # With fma the sum in float32 still gives the numbers that need no rounding.
     r = b.convert("fptrunc", r, "float") if b.has_fma else r
     p = b.convert("fptrunc", b.fma(b.horner(r, c.EXP2_F32), r, b.like(r, 1.0)), "float")
-    return _times_power(b, p, b.convert("trunc", b.bits(shifted), "i32"))
+    return times_power(b, p, b.convert("trunc", b.bits(shifted), "i32"))
 
 
-def _times_power(b: Builder, p: Value, bits: Value) -> Value:
+def times_power(b: Builder, p: Value, bits: Value) -> Value:
     """p * 2**k, the low bits being k + 2 bias: shifts alone make powers of both halves of k."""
     mantissa = MANTISSA[p.element]
     half = b.binary("lshr", bits, b.like(bits, 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import gcd
 
 from ..base.dtype import DType
@@ -82,13 +83,20 @@ def store(b: Builder, place: Place, access: Access, value: Value, mask: Value | 
     span = _span(b, place, access)
     if span is None:
         _scatter(b, place, _pointers(b, place, access), value, mask)  # type: ignore[arg-type]
+    elif mask is not None and value.lanes == 1 and not b.has_masks:
+        b.branch(mask, lambda: _store_plain(b, span, value), [])
     elif mask is not None and value.lanes == 1:
         pointer = _masked_pointer(b, span.pointer, mask)
-        b.line(f"store {value.type} {value.ref}, ptr {pointer.ref}, align {span.alignment}")
+        b.line(f"store {value.type} {value.ref}, {pointer.type} {pointer.ref}, align {span.alignment}")
     elif span.lanes == 1 or span.step == ONE:
         _store_run(b, place, span, value, mask)
     else:
         _scatter(b, place, _spread(b, place, span), value, mask)
+
+
+def _store_plain(b: Builder, span: Span, value: Value) -> list[Value]:
+    b.line(f"store {value.type} {value.ref}, {span.pointer.type} {span.pointer.ref}, align {span.alignment}")
+    return []
 
 
 def prefetch(b: Builder, place: Place, access: Access, level: int) -> None:
@@ -98,7 +106,7 @@ def prefetch(b: Builder, place: Place, access: Access, level: int) -> None:
     name = "llvm.prefetch.p0"
     b.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
     locality = min(max(4 - level, 0), 3)
-    b.line(f"call void @{name}(ptr {span.pointer.ref}, i32 0, i32 {locality}, i32 1)")
+    b.line(f"call void @{name}({span.pointer.type} {span.pointer.ref}, i32 0, i32 {locality}, i32 1)")
 
 
 def _span(b: Builder, place: Place, access: Access) -> Span | None:
@@ -121,16 +129,22 @@ def _span(b: Builder, place: Place, access: Access) -> Span | None:
     return Span(byte_address(b, place.base, offset), step, lanes, alignment)
 
 
+def _load_plain(b: Builder, place: Place, span: Span) -> Value:
+    text = f"load {place.element}, {span.pointer.type} {span.pointer.ref}, align {span.alignment}"
+    return b.effect(place.element, 1, text)
+
+
 def _load_one(b: Builder, place: Place, span: Span, mask: Value | None) -> Value:
     if mask is not None:
         return _gather(b, place, _spread(b, place, span), mask)
-    text = f"load {place.element}, ptr {span.pointer.ref}, align {span.alignment}"
-    return b.splat(b.effect(place.element, 1, text), span.lanes)
+    return b.splat(_load_plain(b, place, span), span.lanes)
 
 
 def _load_if(b: Builder, place: Place, span: Span, mask: Value) -> Value:
+    if not b.has_masks:
+        return b.branch(mask, lambda: [_load_plain(b, place, span)], [b.const(place.element, 1, 0)])[0]
     pointer = _masked_pointer(b, span.pointer, mask)
-    text = f"load {place.element}, ptr {pointer.ref}, align {span.alignment}"
+    text = f"load {place.element}, {pointer.type} {pointer.ref}, align {span.alignment}"
     loaded = b.effect(place.element, 1, text)
     return b.select(mask, loaded, b.like(loaded, 0))
 
@@ -143,35 +157,39 @@ def _masked_pointer(b: Builder, pointer: Value, mask: Value) -> Value:
 
 
 def _load_run(b: Builder, place: Place, span: Span, mask: Value | None) -> Value:
+    if mask is not None and not b.has_masks:
+        return _gather(b, place, _spread(b, place, span), mask)
     kind = vector_of(place.element, span.lanes)
     if mask is None:
-        text = f"load {kind}, ptr {span.pointer.ref}, align {span.alignment}"
+        text = f"load {kind}, {span.pointer.type} {span.pointer.ref}, align {span.alignment}"
         return b.effect(place.element, span.lanes, text)
     empty = Value("zeroinitializer", place.element, span.lanes, 0)
     name = f"llvm.masked.load.{mangled(empty)}.p0"
     b.declarations.setdefault(name, f"declare {kind} @{name}(ptr, i32, {mask.type}, {kind})")
-    text = (
-        f"call {kind} @{name}(ptr {span.pointer.ref}, i32 {span.alignment}, {mask.type} {mask.ref}, {kind} {empty.ref})"
-    )
+    where = f"{span.pointer.type} {span.pointer.ref}, i32 {span.alignment}"
+    text = f"call {kind} @{name}({where}, {mask.type} {mask.ref}, {kind} {empty.ref})"
     return b.effect(place.element, span.lanes, text)
 
 
 def _load_backwards(b: Builder, place: Place, span: Span) -> Value:
     """The elements that end at the pointer, the last one first."""
-    text = f"getelementptr i8, ptr {span.pointer.ref}, i64 {(1 - span.lanes) * place.item_bytes}"
-    first = b.pure("ptr", 1, text, (span.pointer,))
+    text = f"getelementptr i8, {span.pointer.type} {span.pointer.ref}, i64 {(1 - span.lanes) * place.item_bytes}"
+    first = b.pure(span.pointer.element, 1, text, (span.pointer,))
     run = _load_run(b, place, Span(first, ONE, span.lanes, place.item_bytes), None)
     return b.shuffle(run, run, range(span.lanes - 1, -1, -1))
 
 
 def _store_run(b: Builder, place: Place, span: Span, value: Value, mask: Value | None) -> None:
     if mask is None:
-        b.line(f"store {value.type} {value.ref}, ptr {span.pointer.ref}, align {span.alignment}")
+        _store_plain(b, span, value)
+        return
+    if not b.has_masks:
+        _scatter(b, place, _spread(b, place, span), value, mask)
         return
     name = f"llvm.masked.store.{mangled(value)}.p0"
     b.declarations.setdefault(name, f"declare void @{name}({value.type}, ptr, i32, {mask.type})")
     b.line(
-        f"call void @{name}({value.type} {value.ref}, ptr {span.pointer.ref}, "
+        f"call void @{name}({value.type} {value.ref}, {span.pointer.type} {span.pointer.ref}, "
         f"i32 {span.alignment}, {mask.type} {mask.ref})"
     )
 
@@ -179,8 +197,8 @@ def _store_run(b: Builder, place: Place, span: Span, value: Value, mask: Value |
 def _spread(b: Builder, place: Place, span: Span) -> Value:
     """A vector of pointers, one for each lane."""
     step = as_vector(b, Affine(ZERO, span.step.times(place.item_bytes), span.lanes))
-    text = f"getelementptr i8, ptr {span.pointer.ref}, {step.type} {step.ref}"
-    return b.pure("ptr", span.lanes, text, (span.pointer, step))
+    text = f"getelementptr i8, {span.pointer.type} {span.pointer.ref}, {step.type} {step.ref}"
+    return b.pure(span.pointer.element, span.lanes, text, (span.pointer, step))
 
 
 def _pointers(b: Builder, place: Place, indices: Sequence[Index]) -> Value:
@@ -196,11 +214,13 @@ def _pointers(b: Builder, place: Place, indices: Sequence[Index]) -> Value:
         offsets = term if offsets is None else b.binary("add", offsets, term)
     pointer = byte_address(b, place.base, base.times(place.item_bytes))
     steps = offsets if offsets is not None else lane_numbers("i64", lanes, 0)
-    text = f"getelementptr i8, ptr {pointer.ref}, {steps.type} {steps.ref}"
-    return b.pure("ptr", lanes, text, (pointer, steps))
+    text = f"getelementptr i8, {pointer.type} {pointer.ref}, {steps.type} {steps.ref}"
+    return b.pure(pointer.element, lanes, text, (pointer, steps))
 
 
 def _gather(b: Builder, place: Place, pointers: Value, mask: Value | None) -> Value:
+    if not b.has_masks:
+        return _gather_lanes(b, place, pointers, mask)
     lanes, size = pointers.lanes, place.item_bytes
     mask = mask or b.const("i1", lanes, True)
     kind = vector_of(place.element, lanes)
@@ -214,7 +234,32 @@ def _gather(b: Builder, place: Place, pointers: Value, mask: Value | None) -> Va
     return b.effect(place.element, lanes, text)
 
 
+def _gather_lanes(b: Builder, place: Place, pointers: Value, mask: Value | None) -> Value:
+    """Each lane by itself."""
+    result = b.poison(place.element, pointers.lanes)
+    for lane in range(pointers.lanes):
+        span = Span(b.extract(pointers, lane), ZERO, 1, place.item_bytes)
+        active = None if mask is None else b.extract(mask, lane)
+        item = _load_plain(b, place, span) if active is None else _load_if(b, place, span, active)
+        result = b.insert(result, item, lane)
+    return result
+
+
+def _scatter_lanes(b: Builder, place: Place, pointers: Value, value: Value, mask: Value | None) -> None:
+    """Each lane by itself, the last one last."""
+    for lane in range(pointers.lanes):
+        span = Span(b.extract(pointers, lane), ZERO, 1, place.item_bytes)
+        item = b.extract(value, lane)
+        if mask is None:
+            _store_plain(b, span, item)
+        else:
+            b.branch(b.extract(mask, lane), partial(_store_plain, b, span, item), [])
+
+
 def _scatter(b: Builder, place: Place, pointers: Value, value: Value, mask: Value | None) -> None:
+    if not b.has_masks:
+        _scatter_lanes(b, place, pointers, value, mask)
+        return
     mask = mask or b.const("i1", value.lanes, True)
     name = f"llvm.masked.scatter.{mangled(value)}.v{value.lanes}p0"
     signature = f"{value.type}, {pointers.type}, i32, {mask.type}"

@@ -26,7 +26,7 @@ from ..lower.group import LoweredKernel, Temporary, kernel_name
 from ..lower.rim import rim_kernel
 from ..passes.fuse import fusible_groups, has_native_code_for
 from ..runtime.program import Array, KernelInfo, Program, TensorSpec, listed
-from ..te.extents import Extent, typical
+from ..te.extents import Extent, is_open, typical
 from .ahead import lowered_ahead
 from .backends import backend_of
 from .disk_cache import CompiledKernel
@@ -303,11 +303,18 @@ class _Assembler:
     def _place_parts(self, groups: Sequence[FusedGroup]) -> None:
         """Values that are written straight into larger ones have their places there."""
         shape = lambda entry: self._fact(entry)[0]
-        self.placing = Placing(groups, self._is_ordinary, self.outputs_in_place, shape, self.lowering.takes_strides)
+        self.placing = Placing(
+            groups, self._is_ordinary, self.outputs_in_place, shape, self.lowering.takes_strides, self._is_aligned
+        )
         for entry, part in self.placing.parts.items():
             if part.root not in self.places:
                 self._add(part.root, "arena")
             self._add_part(entry, part)
+
+    def _is_aligned(self, entry: NodeEntry, offset: Any) -> bool:
+        """Whether kernels take a value that begins so many elements inside another."""
+        step = self.lowering.alignment
+        return step == 1 or (not is_open(offset) and offset * self._fact(entry)[1].itemsize % step == 0)
 
     def _add_part(self, key: Key, part: Part) -> None:
         self.places.add_view(key, part.root, part.offset * self._fact(part.root)[1].itemsize)
@@ -385,7 +392,7 @@ class _Assembler:
         work = prod(shape) - prod(inner)
 
         def make() -> list[LoweredKernel]:
-            kernel = rim_kernel(name, shape, dtype, start, inner, fill, strides)
+            kernel = self.lowering.bind(rim_kernel(name, shape, dtype, start, inner, fill, strides), self.target)
             return [LoweredKernel(kernel, (result,), work)]
 
         sizes = [None if known is None else _numbers(known) for known in (shape, start, inner, strides)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..core.fused import FusedGroup
 from ..core.ir import Node, NodeEntry
@@ -42,7 +42,8 @@ def is_dense(shape: Shape, strides: Shape) -> bool:
 class Placing:
     """Decides from the last group to the first, so that where a whole stands is known before its
     parts. A part that needs strides must be made and read by kernels that take them; `kept` are
-    values that have a place already, `shape` tells the shape of an entry, `takes_strides` which kernels those are."""
+    values that have a place already, `shape` tells the shape of an entry, `takes_strides` which kernels those are,
+    `is_aligned` whether an entry may begin so many elements inside another."""
 
     def __init__(
         self,
@@ -51,8 +52,9 @@ class Placing:
         kept: Container[NodeEntry],
         shape: Callable[[NodeEntry], Shape],
         takes_strides: Callable[[FusedGroup], bool],
+        is_aligned: Callable[[NodeEntry, Any], bool] = lambda entry, offset: True,
     ) -> None:
-        self.shape, self._kept = shape, kept
+        self.shape, self._kept, self._is_aligned = shape, kept, is_aligned
         self.parts: dict[NodeEntry, Part] = {}
         self._makers: dict[NodeEntry, FusedGroup] = {}
         self._unstrided: set[NodeEntry] = set()  # made or read by something that takes no strides
@@ -87,6 +89,8 @@ class Placing:
 
     def _can_be(self, entry: NodeEntry, part: Part) -> bool:
         if entry not in self._makers or entry in self._kept or entry in self.parts:
+            return False
+        if not self._is_aligned(entry, part.offset):
             return False
         return entry not in self._unstrided or is_dense(self.shape(entry), part.strides)
 

@@ -7,6 +7,8 @@ import numpy as np
 from ..base.errors import InvalidValue
 from ..eager.random.generator import Generator as Bits
 
+FEW = 64  # probabilities that are sorted at first
+
 
 class Sampler:
     """Draws tokens from softmax(scores / temperature), of the `top_k` best only, and of the fewest best whose
@@ -38,30 +40,36 @@ class Sampler:
 
     def __call__(self, scores: np.ndarray) -> int:
         """The number of a token."""
+        top = float(scores.max())  # NaN if one of them is
+        if not np.isfinite(top):
+            raise InvalidValue(f"the best score is {top}", why="the model computed no number", hint="its parameters")
         if not self.temperature:
-            best = int(scores.argmax())
-            if np.isnan(scores[best]):
-                raise _not_numbers()
-            return best
-        kept, wanted = np.arange(len(scores)), scores.astype(np.float64) / self.temperature
-        if np.isnan(wanted).any():
-            raise _not_numbers()
-        if self.top_k is not None and self.top_k < len(wanted):
-            kept = np.argpartition(wanted, -self.top_k)[-self.top_k :]
-        order = kept[np.argsort(-wanted[kept], kind="stable")] if self.top_p is not None else kept
-        p = np.exp(wanted[order] - wanted[order].max())
+            return int(scores.argmax())
+        kept = None
+        if self.top_k is not None and self.top_k < len(scores):
+            kept = np.argpartition(scores, -self.top_k)[-self.top_k :]
+        p = np.exp(((scores if kept is None else scores[kept]).astype(np.float64) - top) / self.temperature)
         p /= p.sum()
         if self.top_p is not None:
-            count = int(np.searchsorted(np.cumsum(p), self.top_p)) + 1
-            order, p = order[:count], p[:count]
+            likely = _most_likely(p, self.top_p)
+            kept, p = likely if kept is None else kept[likely], p[likely]
         ends = np.cumsum(p)
-        drawn = self._uniform() * ends[-1]
-        return int(order[min(int(np.searchsorted(ends, drawn, side="right")), len(order) - 1)])
+        number = int(np.searchsorted(ends, self._uniform() * ends[-1], side="right"))
+        number = min(number, len(p) - 1)
+        return number if kept is None else int(kept[number])
 
     def _uniform(self) -> float:
         """A number from 0 to below 1, of 53 bits."""
         return int(self._bits.double_words(1)[0]) % 2**53 / 2**53
 
 
-def _not_numbers() -> InvalidValue:
-    return InvalidValue("scores are NaN", why="the model computed no numbers", hint="look at its parameters")
+def _most_likely(p: np.ndarray, share: float) -> np.ndarray:
+    """The fewest probabilities that make a share, the largest first: of a few best at first, as most are small."""
+    size, order = FEW, np.empty(0, np.int64)
+    while True:
+        some = np.argpartition(p, -size)[-size:] if size < len(p) else np.arange(len(p))
+        order = some[np.argsort(-p[some], kind="stable")]
+        reached = np.cumsum(p[order])
+        if reached[-1] >= share or size >= len(p):
+            return order[: int(np.searchsorted(reached, share)) + 1]
+        size *= FEW

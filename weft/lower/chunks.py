@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..te.expr import Const, Load, Reduce, ReduceAxis, Var, as_expr, maximum, minimum
 from ..te.extents import stays_open
@@ -13,18 +13,28 @@ from ..te.tensor import Tensor, compute, reduce_axis
 from ..te.visit import free_of, loads, masked_load, postorder, rewrite, substitute
 from .stages import topological
 
-CHUNKS = 32
 SHORTEST = 128  # turns of a loop that is cut
-FEW, FEW_ROWS = 256, 16  # elements, and those that are each reduced from neighbours in memory
-LONG = 1 << 18  # terms of all of them
+LONG = 1 << 18  # terms of all elements
 
 
-def in_chunks(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
+class Chunks(NamedTuple):
+    """When a backend wants chunks, and how many: of at most so many elements, or so many that are each reduced from
+    neighbours in memory. `number(elements, turns, in_line)` does not ask how many threads there are: bits repeat."""
+
+    few: int = 256
+    few_rows: int = 16
+    number: Callable[[int, int, bool], int] = lambda elements, turns, in_line: 32
+
+
+PLAIN_CHUNKS = Chunks()
+
+
+def in_chunks(inputs: Sequence[Tensor], outputs: Sequence[Tensor], chunks: Chunks = PLAIN_CHUNKS) -> list[Tensor]:
     """The outputs, computed by way of chunks where that is worth it."""
     made = {tensor: tensor for tensor in inputs}
     for tensor in topological(outputs, set(inputs)):
         own = _rebuilt(tensor, made)
-        made[tensor] = _by_chunks(own) if _is_long(own) else own
+        made[tensor] = _by_chunks(own, chunks) if _is_long(own, chunks) else own
     return [made[tensor] for tensor in outputs]
 
 
@@ -42,14 +52,14 @@ def _rebuilt(tensor: Tensor, made: Mapping[Tensor, Tensor]) -> Tensor:
     return replace(tensor, body=rewrite(tensor.body, read))
 
 
-def _is_long(tensor: Tensor) -> bool:
+def _is_long(tensor: Tensor, chunks: Chunks) -> bool:
     """Whether each of a few elements is reduced from many that no other one reads."""
     if not isinstance(tensor.body, Reduce):
         return False
     sizes: list[Any] = [*tensor.shape, *[axis.extent for axis in tensor.body.axes]]
     if any(map(stays_open, sizes)) or not reads_once(tensor.body):
         return False
-    few = FEW_ROWS if _takes_neighbours(tensor.body) else FEW
+    few = chunks.few_rows if _takes_neighbours(tensor.body) else chunks.few
     return bool(prod(sizes) >= LONG and prod(tensor.shape) <= few and tensor.body.axes[0].extent >= SHORTEST)
 
 
@@ -75,19 +85,22 @@ def is_product(node: Reduce) -> bool:
     return len({frozenset(axes - own) for axes in used if axes & own}) > 1
 
 
-def _by_chunks(tensor: Tensor) -> Tensor:
+def _by_chunks(tensor: Tensor, chunks: Chunks) -> Tensor:
     whole = tensor.body
     assert isinstance(whole, Reduce)
     cut = whole.axes[0]
-    length = (cut.extent + (CHUNKS - 1)) // CHUNKS
+    count = chunks.number(prod(tensor.shape), cut.extent, _takes_neighbours(whole))
+    length = (cut.extent + (count - 1)) // count
+    even = length * count == cut.extent
 
     def part(chunk: Any, *at: Any) -> Reduce:
         first, turn = chunk * length, Var(cut.var.name)
         left = maximum(minimum(as_expr(length), as_expr(cut.extent) - first), as_expr(0))
-        axes = [ReduceAxis(turn, length, left) if axis is cut else axis for axis in whole.axes]
+        turns = ReduceAxis(turn, length) if even else ReduceAxis(turn, length, left)
+        axes = [turns if axis is cut else axis for axis in whole.axes]
         body = substitute(whole.body, {cut.var: first + turn, **dict(zip(tensor.axes, at))})
         return Reduce(whole.combiner, body, tuple(axes))
 
-    parts = compute((CHUNKS, *tensor.shape), part, f"{tensor.name}_chunks")
-    chunk = reduce_axis(CHUNKS, "chunk")
+    parts = compute((count, *tensor.shape), part, f"{tensor.name}_chunks")
+    chunk = reduce_axis(count, "chunk")
     return compute(tensor.shape, lambda *at: Reduce(whole.combiner, parts[(chunk.var, *at)], (chunk,)), tensor.name)

@@ -19,7 +19,7 @@ from ..ops.shape.views import reindexed
 from ..te.extents import is_open
 from ..te.loops import Buffer, Kernel, buffer
 from ..te.tensor import Tensor
-from .chunks import in_chunks
+from .chunks import PLAIN_CHUNKS, Chunks, in_chunks
 from .joined_axes import with_joined_axes
 from .stages import stages
 
@@ -65,6 +65,7 @@ def lower_stages(
     target: T,
     schedule: Schedule[T],
     strides: Strides | None = None,
+    chunks: Chunks = PLAIN_CHUNKS,
 ) -> list[LoweredKernel]:
     """The kernels that compute the outputs of a group, in order. Inputs and outputs that are parts
     of something larger have strides."""
@@ -74,7 +75,7 @@ def lower_stages(
     inputs, outputs = [tensors[entry] for entry in group.inputs], list[Tensor]()
     for entry in group.outputs:
         outputs.append(own_tensor(tensors[entry], (*inputs, *outputs)))
-    outputs = in_chunks(inputs, outputs)
+    outputs = in_chunks(inputs, outputs, chunks)
     places: dict[Tensor, Hashable] = dict(zip((*inputs, *outputs), (*group.inputs, *group.outputs)))
     order = stages(inputs, outputs)
     for tensor in order:

@@ -14,6 +14,8 @@ from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
 from ..te.extents import is_open
+from ..te.loops import Kernel
+from .chunks import PLAIN_CHUNKS, Chunks
 from .group import LoweredKernel, Schedule, Strides, lower_stages
 from .loop_bodies import loop_body_kernels
 from .registered import registered_schedule
@@ -33,14 +35,23 @@ class Template(NamedTuple):
 
 @dataclass(frozen=True)
 class Lowering(Generic[T]):
-    """What a backend lowers by: a schedule for any stage, and templates by the names of operators."""
+    """What a backend lowers by: a schedule for any stage, and templates by the names of operators. `bind` makes kernels
+    that were written as plain and parallel loops the backend's own. Values that stand inside larger ones begin there at
+    multiples of `alignment` bytes. `chunks` says when long reductions are two stages."""
 
     schedule: Schedule[T]
     templates: Mapping[str, Template] = field(default_factory=dict)
+    bind: Callable[[Kernel, T], Kernel] = lambda kernel, target: kernel
+    alignment: int = 1
+    chunks: Chunks = PLAIN_CHUNKS
 
     def lower(self, group: FusedGroup, fact: Facts, target: T, strides: Strides | None = None) -> list[LoweredKernel]:
         """The kernels that compute the outputs of a group, in order. Only a group that takes strides
         may have inputs or outputs that are not dense."""
+        made = self._lowered(group, fact, target, strides)
+        return [lowered._replace(kernel=self.bind(lowered.kernel, target)) for lowered in made]
+
+    def _lowered(self, group: FusedGroup, fact: Facts, target: T, strides: Strides | None) -> list[LoweredKernel]:
         template, rule = self._template(group), group.schedule
         if template is not None:
             if not template.takes_open_sizes:
@@ -55,7 +66,7 @@ class Lowering(Generic[T]):
             return loop_body_kernels(group, fact)
         node = group.master or group.nodes[-1]
         schedule = self.schedule if rule is None else registered_schedule(rule, node)
-        return lower_stages(group, fact, target, schedule, strides)
+        return lower_stages(group, fact, target, schedule, strides, self.chunks)
 
     def copy(
         self,

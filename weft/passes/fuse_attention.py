@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..base.dtype import FLOAT32
+from ..base.dtype import DTYPES, FLOAT32
 from ..base.extents import Extent
 from ..base.shape import Shape, is_known, normalize_axis
 from ..core.graph import Graph
@@ -20,6 +20,7 @@ from ._chains import Chains
 from ._moves import Moves
 from ._views import FACTORS, Number, Numbers, View, view_of, whole
 
+FLOATS = {FLOAT32, DTYPES["float16"], DTYPES["bfloat16"]}
 MIN_QUERIES, MIN_KEYS = 8, 4  # fewer leave most lanes of a vector empty
 MAX_KEYS = 2048  # scores of more keys do not stay in a cache
 MAX_COLUMNS = 2048  # of key and value, where queries or keys have names: a block keeps as many for each query
@@ -48,7 +49,7 @@ class _Filled(NamedTuple):
 
 @register_pass("FuseAttention", requires=("shape", "dtype"))
 def fuse_attention(graph: Graph) -> Graph:
-    """Puts _strided_attention in place of the chains that compute attention on float32."""
+    """Puts _strided_attention in place of the chains that compute attention on float32 or 16-bit floats."""
     finder, moves = _Finder(graph), Moves()
 
     def fuse(walker: Walker, node: Node, inputs: list[NodeEntry]) -> list[NodeEntry] | None:
@@ -212,7 +213,9 @@ class _Finder:
         entries += [] if chain.mask is None else [chain.mask]
         facts = [self.graph.fact(entry) for entry in entries]
         numbers = facts if chain.filled is None else facts[:3]
-        if any(fact.dtype != FLOAT32 for fact in numbers) or not all(is_known(fact.shape) for fact in facts):
+        dtypes = {fact.dtype for fact in numbers}
+        alike = len(dtypes) == 1 and dtypes <= (FLOATS if chain.filled is None else {FLOAT32})
+        if not alike or not all(is_known(fact.shape) for fact in facts):
             return None
         (*batch, queries, width), keys, values = query.shape, key.shape[-2], value.shape[-1]
         same = query.shape[:-2] == key.shape[:-2] == value.shape[:-2]

@@ -62,6 +62,7 @@ from .intrinsics import (
     sqrt,
     tan,
     tanh,
+    tf32_rest,
     trunc,
 )
 from .loops import Buffer, Kernel, Stmt, buffer
@@ -115,6 +116,7 @@ __all__ = [
     "pow",
     "fma",
     "tanh",
+    "tf32_rest",
     "sigmoid",
     "erf",
     "sin",

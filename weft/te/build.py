@@ -14,6 +14,7 @@ from .loops import (
     Alloc,
     Barrier,
     Buffer,
+    Exchange,
     For,
     GridAxis,
     If,
@@ -147,6 +148,10 @@ class KernelBuilder:
     def barrier(self) -> None:
         """Waits until all threads of the block are here."""
         self._blocks[-1].append(Barrier())
+
+    def exchange(self, target: Buffer, indices: ExprLike | Sequence[ExprLike], value: Expr, distance: int) -> None:
+        """`target[indices]` becomes the value that the thread has whose number differs in the bits of `distance`."""
+        self._blocks[-1].append(Exchange(target, as_indices(target, indices), value, distance))
 
     def emit(self, statement: Stmt) -> None:
         """Any statement, made elsewhere."""

@@ -52,6 +52,12 @@ def _fma(a: Value, b: Value, c: Value) -> Value:
     return wide.astype(a.dtype)
 
 
+def _tf32_rest(x: Value) -> Value:
+    """What is left of a float32 beside its first 19 bits."""
+    whole = np.asarray(x, np.float32)
+    return (whole - (whole.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32))[()]
+
+
 def _dot_bytes(total: Value, x: Value, y: Value) -> Value:
     for shift in (0, 8, 16, 24):
         unsigned = np.right_shift(x, shift) & 255
@@ -119,6 +125,7 @@ _CALLS: dict[str, Function] = {
     "pow": np.power,
     "fma": _fma,
     "dot_pairs": _dot_pairs,
+    "tf32_rest": _tf32_rest,
 }
 _INTEGER_CALLS: dict[str, Function] = {
     "abs": np.abs,
@@ -160,7 +167,8 @@ def function_of(node: Expr) -> Function:
         case Broadcast(lanes=lanes):
             return lambda value: np.full(lanes, value, node.dtype)
         case Shuffle(order=order):
-            return lambda a, b: np.concatenate((a, b))[list(order)]
+            chosen: Any = order[0] if len(order) == 1 else list(order)
+            return lambda a, b: np.concatenate((a, b))[chosen]
     raise DTypeError(f"{type(node).__name__} has no value by itself")
 
 

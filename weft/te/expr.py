@@ -37,7 +37,7 @@ UNARY = frozenset("neg not".split())
 INTRINSICS: dict[str, int] = {
     **dict.fromkeys("exp exp2 log log2 log10 log1p expm1 sqrt rsqrt tanh sigmoid erf".split(), 1),
     **dict.fromkeys("sin cos tan asin acos atan sinh cosh asinh acosh atanh".split(), 1),
-    **dict.fromkeys("abs floor ceil trunc round isnan isinf isfinite".split(), 1),
+    **dict.fromkeys("abs floor ceil trunc round isnan isinf isfinite tf32_rest".split(), 1),
     **dict.fromkeys("pow atan2 fmod".split(), 2),
     "fma": 3,
     "dot_bytes": 3,
@@ -306,8 +306,8 @@ class Broadcast(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Shuffle(Expr):
-    """Lane i is lane order[i] of the lanes of a followed by those of b. Only for vectors that are
-    written as such: no vector loop goes around it."""
+    """Lane i is lane order[i] of the lanes of a followed by those of b; of one lane it is a scalar. Only for vectors
+    that are written as such: no vector loop goes around it."""
 
     a: Expr
     b: Expr
@@ -317,10 +317,15 @@ class Shuffle(Expr):
 
     def __post_init__(self) -> None:
         _same_type("shuffle", self.a, self.b)
-        if len(self.order) < 2 or not all(0 <= lane < 2 * self.a.lanes for lane in self.order):
+        if not self.order or not all(0 <= lane < 2 * self.a.lanes for lane in self.order):
             raise InvalidValue(f"lanes {self.order} of two vectors of {self.a.lanes}")
         object.__setattr__(self, "dtype", self.a.dtype)
         object.__setattr__(self, "lanes", len(self.order))
+
+
+def lane_of(vector: Expr, lane: int) -> Expr:
+    """One lane of a vector as a scalar."""
+    return vector if vector.lanes == 1 else Shuffle(vector, vector, (lane,))
 
 
 def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:

@@ -15,9 +15,10 @@ import numpy as np
 
 from ..base.errors import BarrierError, RaceError, UninitialisedError
 from ..base.plan import Extents, known
+from .evaluate import Value
 from .grid import AXES, Grid
-from .loops import Buffer, For
-from .steps import Frame, Place, Step, allocate, run
+from .loops import WARP, Buffer, For
+from .steps import Frame, Place, Step, allocate, run, wait
 from .watch import Clash, Element, Touches, Who, elements
 
 _Memory = defaultdict[Buffer, Touches]
@@ -37,6 +38,13 @@ def run_grid(grid: Grid, steps: Sequence[Step], frame: Frame, seed: int) -> None
 def _places(loops: Sequence[For], extents: Sequence[int]) -> list[Who]:
     """Every value of the variables of loops bound to axes of these extents."""
     return list(product(*(range(extents[AXES.index(loop.kind[-1])]) for loop in loops)))
+
+
+def _number(loops: Sequence[For], at: Who, extents: Extents) -> int:
+    """The number of a thread in its block: x counts first, then y, then z."""
+    along = {loop.kind[-1]: n for loop, n in zip(loops, at)}
+    x, y, z = (along.get(axis, 0) for axis in AXES)
+    return x + extents[0] * (y + extents[1] * z)
 
 
 def _name(kind: str, loops: Sequence[For], at: Who) -> str:
@@ -59,6 +67,7 @@ class _Block:
         self.between_blocks = between_blocks
         self.between_threads: _Memory = defaultdict(Touches)
         self.written: defaultdict[Buffer, set[Element]] = defaultdict(set)
+        self.shown: tuple[dict[int, Value], dict[int, Value]] = ({}, {})  # at an exchange and at the next, by thread
         for buffer in grid.shared:
             allocate(self.frame, buffer)
 
@@ -67,12 +76,14 @@ class _Block:
         return f"{self.frame.where}, {_name('block', self.grid.blocks, self.at)}"
 
     def run(self, steps: Sequence[Step], extents: Extents, order: Random) -> None:
+        self.extents = extents
         threads = [self._thread(at) for at in _places(self.grid.threads, extents)]
         step: int | None = 0
         while step is not None:
             order.shuffle(threads)
             step = self._agreed(_stops(steps, threads, step))
-            self.between_threads.clear()
+            if step is None or steps[step - 1] is wait:
+                self.between_threads.clear()
 
     def _thread(self, at: Who) -> _Thread:
         return _Thread(_own(self.frame, self.grid.threads, at), self, at)
@@ -95,12 +106,14 @@ class _Block:
 class _Thread(Frame):
     """What one thread of a block holds; it tells its block what it touches."""
 
-    __slots__ = ("at", "block")
+    __slots__ = ("at", "block", "exchanges", "number")
 
     def __init__(self, own: Frame, block: _Block, at: Who) -> None:
         super().__init__(own.kernel, own.values, own.arrays, own.shapes)
         self.block = block
         self.at = at
+        self.exchanges = 0
+        self.number = _number(block.grid.threads, at, block.extents)
 
     @property
     def name(self) -> str:
@@ -123,6 +136,21 @@ class _Thread(Frame):
         for element in elements(place):
             self._check("written", buffer, element)
             self.block.written[buffer].add(element)
+
+    def show_value(self, value: Value) -> None:
+        self.exchanges += 1
+        self.block.shown[self.exchanges % 2][self.number] = value
+
+    def partner_value(self, distance: int) -> Value:
+        partner = self.number ^ distance
+        shown = self.block.shown[self.exchanges % 2]
+        if partner not in shown:
+            raise BarrierError(
+                f"{self.name}, number {self.number}, exchanges with number {partner}, which there is not",
+                where=self.where,
+                hint=f"give a block a multiple of {WARP} threads, or exchange over shorter distances",
+            )
+        return shown[partner]
 
     def _check_written(self, buffer: Buffer, element: Element) -> None:
         if buffer.scope == "shared" and element not in self.block.written[buffer]:

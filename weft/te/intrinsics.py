@@ -49,6 +49,7 @@ round = _unary("round")  # halves go to the even neighbour
 isnan = _unary("isnan")
 isinf = _unary("isinf")
 isfinite = _unary("isfinite")
+tf32_rest = _unary("tf32_rest")  # what is left of a float32 beside the 19 bits that tensor cores read
 
 
 def pow(x: ExprLike, y: ExprLike) -> Expr:

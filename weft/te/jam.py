@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base.errors import InvalidValue
 from .expr import Load, Var, as_expr
-from .loops import Alloc, Barrier, Buffer, For, Let, Seq, Stmt, Store, buffer
+from .loops import Alloc, Barrier, Buffer, Exchange, For, Let, Seq, Stmt, Store, buffer
 from .simplify_loops import sequence
 from .visit import free_of, rewrite
 
@@ -52,7 +52,7 @@ def jam(loop: For) -> Stmt:
         if not free_of(body.value, [loop.var]):
             return loop
         return Let(body.var, body.value, jam(_around(loop, body.body)))
-    if isinstance(body, Barrier):  # turns that run side by side wait once for all of them
+    if isinstance(body, (Barrier, Exchange)):  # turns that run side by side wait once for all of them
         return body
     return loop
 

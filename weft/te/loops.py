@@ -1,6 +1,6 @@
 """Loop IR: what a kernel does, as loops over buffers.
 
-    s ::= For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | WholeKernel
+    s ::= For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | Exchange | WholeKernel
 
 A Kernel has buffers and scalar arguments. Extents and strides are expressions, so one kernel can
 serve many sizes; constants where that pays. A name bound by For, Let or Alloc holds in its body
@@ -166,7 +166,30 @@ class WholeKernel:
         return type(self).__name__
 
 
-Stmt = For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | WholeKernel
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Exchange:
+    """`buffer[indices]`, a register of this thread, becomes the `value` of another thread of its warp: of the one whose
+    number differs in the bits of `distance`. All threads of the block are here at once, as at a barrier.
+
+    A warp is 32 threads of a block whose numbers follow each other, x first.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+    distance: int
+
+    def __post_init__(self) -> None:
+        if self.buffer.scope != "register" or self.buffer.lanes > 1 or self.value.lanes > 1:
+            raise InvalidValue(f"an exchange into {self.buffer.name}", why="registers of one lane are exchanged")
+        if self.value.dtype != self.buffer.dtype:
+            raise DTypeError(f"exchange of {self.value.dtype} into {self.buffer.name} of {self.buffer.dtype}")
+        if not 0 < self.distance < WARP:
+            raise InvalidValue(f"an exchange over a distance of {self.distance}", why=f"a warp has {WARP} threads")
+
+
+WARP = 32  # threads that exchange values
+Stmt = For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | Exchange | WholeKernel
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -24,7 +24,22 @@ from collections.abc import Sequence
 
 from ..base.dtype import BOOL, FLOAT32, INT64, DType, dtype_name
 from .expr import Binary, Call, Cast, Compare, Const, Expr, Load, Ramp, Reduce, Select, Shuffle, Unary, Var
-from .loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While, WholeKernel
+from .loops import (
+    Alloc,
+    Barrier,
+    Buffer,
+    Exchange,
+    For,
+    If,
+    Kernel,
+    Let,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    WholeKernel,
+)
 from .tensor import Tensor
 from .visit import parts, postorder
 
@@ -250,12 +265,14 @@ class _Lines:
         empty = isinstance(body, Seq) and not body.body
         return [("pass", 1)] if empty else [(body, 1)]
 
-    def _leaf(self, node: Store | Prefetch) -> list[str]:
+    def _leaf(self, node: Store | Prefetch | Exchange) -> list[str]:
         exprs = list(parts(node))
         texts = show_exprs([e for e in exprs if isinstance(e, Expr)], self.names)
         shared, own = texts[: len(texts) - len(exprs)], texts[len(texts) - len(exprs) :]
         place = f"{self.names(node.buffer)}[{', '.join(own[: node.buffer.rank])}]"
         if isinstance(node, Prefetch):
             return [*shared, f"prefetch {place} level {node.level}"]
+        if isinstance(node, Exchange):
+            return [*shared, f"{place} = exchange({own[-1]}, {node.distance})"]
         guard = f" if {own[-1]}" if node.mask is not None else ""
         return [*shared, f"{place} = {own[node.buffer.rank]}{guard}"]

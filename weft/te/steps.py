@@ -14,7 +14,7 @@ from ..base.dtype import BOOL, DType, is_float
 from ..base.errors import OutOfRange, RunError
 from .evaluate import Function, Value, function_of
 from .expr import Expr, Load, Var
-from .loops import Alloc, Barrier, Buffer, For, If, Let, Seq, Stmt, Store, While, WholeKernel
+from .loops import Alloc, Barrier, Buffer, Exchange, For, If, Let, Seq, Stmt, Store, While, WholeKernel
 from .visit import parts, postorder
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -41,6 +41,13 @@ class Frame:
     def on_write(self, buffer: Buffer, place: Place) -> None:
         """Called before elements are written."""
 
+    def show_value(self, value: Value) -> None:
+        """Called before an exchange: the value that another thread takes."""
+
+    def partner_value(self, distance: int) -> Value:
+        """Called after an exchange: what the thread at that distance has shown."""
+        raise RunError("an exchange outside of a grid", where=self.where)
+
 
 Step = Callable[[Frame], "int | None"]  # does something; the next step's number if it jumps
 
@@ -49,11 +56,15 @@ def wait(frame: Frame) -> None:
     """The step of a barrier: `run` stops there."""
 
 
+def wait_for_warp(frame: Frame) -> None:
+    """The step of an exchange, where `run` stops too; memory is as it was before."""
+
+
 def run(steps: Sequence[Step], frame: Frame, at: int = 0) -> int | None:
-    """Runs from a step to the next barrier. The step after that barrier, or None at the end."""
+    """Runs from a step to the next barrier or exchange. The step after that, or None at the end."""
     while at < len(steps):
         step = steps[at]
-        if step is wait:
+        if step is wait or step is wait_for_warp:
             return at + 1
         jump = step(frame)
         at = at + 1 if jump is None else jump
@@ -224,6 +235,8 @@ def _pieces(node: Stmt, steps: list[Step]) -> list[Stmt | Callable[[], None]]:
             return [lambda: steps.append(wait)]
         case WholeKernel():
             return [node.loops()]
+        case Exchange():
+            return _exchange(node, steps)
     return []
 
 
@@ -250,6 +263,21 @@ def _loop(node: For, steps: list[Step]) -> list[Stmt | Callable[[], None]]:
         node.body,
         lambda: steps.append(advance),
         end.set,
+    ]
+
+
+def _exchange(node: Exchange, steps: list[Step]) -> list[Stmt | Callable[[], None]]:
+    """Every thread shows its value and waits; then each takes that of its partner."""
+    values = _compile_exprs([*node.indices, node.value])
+
+    def take(frame: Frame) -> None:
+        *indices, _ = values(frame)
+        frame.arrays[node.buffer][tuple(indices)] = frame.partner_value(node.distance)
+
+    return [
+        lambda: steps.append(lambda frame: frame.show_value(values(frame)[-1])),
+        lambda: steps.append(wait_for_warp),
+        lambda: steps.append(take),
     ]
 
 

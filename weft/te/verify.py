@@ -5,7 +5,7 @@
 - Extents of blocks are expressions of the scalar arguments, those of threads constants.
 - Shared memory is allocated between the blocks and the threads, with constant extents; other
   memory inside the threads.
-- A barrier is inside a block, and no condition, loop or vector around it lets threads pass it by.
+- A barrier or an exchange is inside a block, and no condition, loop or vector around it lets threads pass it by.
   A condition on what memory holds may or may not; that only a run can tell.
 """
 
@@ -28,7 +28,7 @@ from .grid import (
     is_block,
     outer_nest,
 )
-from .loops import Alloc, Barrier, Buffer, For, If, Kernel, Let, Stmt, While
+from .loops import Alloc, Barrier, Buffer, Exchange, For, If, Kernel, Let, Stmt, While
 from .simplify_loops import statements
 from .visit import parts, postorder
 
@@ -62,7 +62,7 @@ def _is_of_grid(node: Stmt) -> bool:
             return node.is_bound
         case Alloc(buffer=buffer):
             return buffer.scope == "shared"
-    return isinstance(node, Barrier)
+    return isinstance(node, (Barrier, Exchange))
 
 
 def _verify_grid(kernel: Kernel, special: Sequence[Stmt]) -> None:
@@ -209,9 +209,9 @@ def _check_barriers(body: Stmt, grid: Grid) -> None:
     stack: list[tuple[Stmt, str]] = [(body, "")]
     while stack:
         node, parting = stack.pop()
-        if isinstance(node, Barrier) and parting:
+        if isinstance(node, (Barrier, Exchange)) and parting:
             raise InvalidValue(
-                f"a barrier is inside {parting}",
+                f"{'a barrier' if isinstance(node, Barrier) else 'an exchange'} is inside {parting}",
                 why="all threads of a block have to reach it",
                 hint="put the barrier outside, and the condition around what needs it",
             )

@@ -29,7 +29,8 @@ from .expr import (
     select,
     widen,
 )
-from .loops import Alloc, Barrier, For, If, Let, Prefetch, Seq, Stmt, Store, While
+from .loops import Alloc, Barrier, Exchange, For, If, Let, Prefetch, Seq, Stmt, Store, While
+from .tensor_cores.attention import Attention
 from .tensor_cores.product import Product
 
 Node = Expr | Stmt
@@ -64,6 +65,8 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Prefetch: lambda s: s.indices,
     Barrier: lambda s: (),
     Product: lambda s: (s.store,),
+    Attention: lambda s: (s.score, s.store),
+    Exchange: lambda s: (*s.indices, s.value),
 }
 
 
@@ -129,6 +132,8 @@ _REBUILD: dict[type, Callable[[Any, Any], Any]] = {
     Seq: lambda s, p: Seq(tuple(p)),
     Prefetch: lambda s, p: Prefetch(s.buffer, tuple(p), s.level),
     Product: lambda s, p: replace(s, store=p[0]),
+    Attention: lambda s, p: replace(s, score=p[0], store=p[1]),
+    Exchange: lambda s, p: Exchange(s.buffer, tuple(p[:-1]), p[-1], s.distance),
 }
 
 
@@ -218,6 +223,7 @@ _FACTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Alloc: lambda s: (id(s.buffer),),
     If: lambda s: (s.otherwise is None,),
     Prefetch: lambda s: (id(s.buffer), s.level),
+    Exchange: lambda s: (id(s.buffer), s.distance),
 }
 
 

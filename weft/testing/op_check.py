@@ -20,6 +20,7 @@ from ..base.dtype import FLOAT32, DType, as_dtype, is_complex, is_float
 from ..base.errors import Error, InvalidValue
 from ..base.layout import Layout
 from ..base.shape import Shape, is_static, unify
+from ..base.target import Target
 from ..codegen.cpu.compile import compile_kernel
 from ..core.fused import FusedGroup
 from ..core.graph import Graph
@@ -32,6 +33,7 @@ from ..core.schema import REQUIRED, Field, fields_of, text_of
 from ..core.symbol import Group, Symbol, Variable
 from ..lower.cpu.dispatch import LOWERING
 from ..lower.group import Temporary
+from ..lower.lowering import Lowering
 from ..runtime.cpu.kernel import NativeKernel
 from ..te.expr import Const
 from ..te.interpret import run_kernel
@@ -286,12 +288,25 @@ def run_lowered(
 ) -> list[Array]:
     """What the kernels give that the operator is lowered to, as machine code; every array that
     they touch has gone through `placed`."""
+    chosen = target or CpuTarget.create()
+    run = lambda kernel, arrays: NativeKernel(compile_kernel(kernel, chosen))(list(arrays))
+    return run_kernels_of(op, sample, LOWERING, chosen, run, placed)
+
+
+def run_kernels_of(
+    op: Op,
+    sample: Sample,
+    lowering: Lowering[Any],
+    target: Target,
+    run: Runner,
+    placed: Callable[[Array], Array] = np.copy,
+) -> list[Array]:
+    """What the kernels give that an operator is lowered to on some backend, which `run(kernel, arrays)` runs."""
     node, fact = _typed_node(op, sample)
     outputs = tuple(NodeEntry(node, index) for index in range(node.num_outputs))
     group = FusedGroup((node,), tuple(dict.fromkeys(node.inputs)), outputs, node)
-    chosen = target or CpuTarget.create()
     memory: dict[Any, Array] = {entry: placed(np.array(x, order="C")) for entry, x in zip(node.inputs, sample.inputs)}
-    for kernel, places, _ in LOWERING.lower(group, fact, chosen):
+    for kernel, places, _ in lowering.lower(group, fact, target):
         for place in [*places, *outputs]:
             if place not in memory:
                 assert isinstance(place, Temporary | NodeEntry)
@@ -300,7 +315,7 @@ def run_lowered(
                 assert known.dtype is not None
                 memory[place] = placed(np.full(known.shape, _poison(known.dtype), known.dtype))
         arrays = [_as_buffer(memory[place], buffer) for place, buffer in zip(places, kernel.buffers)]
-        NativeKernel(compile_kernel(kernel, chosen))(arrays)
+        run(kernel, arrays)
     return [memory[entry] for entry in outputs]
 
 

@@ -8,10 +8,12 @@ from math import prod
 from typing import Any
 
 from ..base.cuda_target import CudaTarget
+from ..lower.cuda.attention import AttentionRequest, Strided, can_attend, write_attention
 from ..lower.cuda.product import Matrices, Request, write_product
 from ..te.build import KernelBuilder
 from ..te.expr import Expr, call, cast, const, maximum
 from ..te.loops import Kernel
+from ..te.tensor_cores.attention import AttentionTile
 from ..te.tensor_cores.product import Tile, Window
 
 DTYPES_OF = {"fp16": "float16", "bf16": "bfloat16", "tf32": "float32"}
@@ -120,6 +122,59 @@ class ConvolutionCase:
         return write_product(b, request, target, self.tile)
 
 
+@dataclass(frozen=True)
+class AttentionCase:
+    """Attention over heads of a packed projection (batch, tokens, 3 * heads * columns), or of grouped heads; buffers in
+    the order projection, mask (batch, keys), result (batch, tokens, heads * columns)."""
+
+    batch: int
+    heads: int
+    tokens: int
+    columns: int
+    kind: str = "fp16"
+    causal: bool = False
+    masked: bool = False
+    groups: int = 0  # heads of keys and values; 0: as many as there are of queries
+    tile: AttentionTile | None = None
+
+    @property
+    def dtype(self) -> str:
+        return DTYPES_OF[self.kind]
+
+    @property
+    def key_heads(self) -> int:
+        return self.groups or self.heads
+
+    @property
+    def line(self) -> int:
+        """Elements of a token's projection."""
+        return (self.heads + 2 * self.key_heads) * self.columns
+
+    def kernel(self, target: CudaTarget) -> Kernel:
+        b = KernelBuilder("kernel")
+        packed = b.arg("packed", self.dtype, (self.batch * self.tokens * self.line,))
+        mask = b.arg("mask", self.dtype, (self.batch, self.tokens)) if self.masked else None
+        out = b.arg("out", self.dtype, (self.batch * self.tokens * self.heads * self.columns,))
+        each, head = self.heads // self.key_heads, self.columns
+        steps = (self.tokens * self.line, each * head, head, self.line, 1)
+        shared = (self.tokens * self.line, head, 0, self.line, 1)
+        keys, values = self.heads * head, (self.heads + self.key_heads) * head
+        result = (self.tokens * self.heads * head, each * head, head, self.heads * head, 1)
+        scale = head**-0.5
+
+        def score(total: Expr, batch: Sequence[Expr], query: Expr, key: Expr) -> Expr:
+            assert mask is not None
+            return total * const(scale, total.dtype) + mask[batch[0], key]
+
+        request = AttentionRequest(
+            Strided(packed, 0, steps), Strided(packed, keys, shared), Strided(packed, values, shared),
+            Strided(out, 0, result), (self.batch, self.key_heads, each), self.tokens, self.tokens, head, head,
+            1.0 if self.masked else scale, self.causal, "nan", score if self.masked else None,
+        )  # fmt: skip
+        assert can_attend(request)
+        return write_attention(b, request, target, self.tile)
+
+
 def activated(x: Expr, name: str) -> Expr:
     """relu(x), or gelu(x) by erf, or x."""
     if name == "relu":
@@ -218,3 +273,23 @@ def convolution_cases() -> dict[str, list[ConvolutionCase]]:
                                   (56, 128, 128, 3, 2), (56, 256, 512, 1, 2))
         ],
     }  # fmt: skip
+
+
+def attention_cases() -> dict[str, list[AttentionCase]]:
+    """Attention of several head sizes, tails of tokens, masks, shared heads."""
+    A = AttentionCase
+    one, two = AttentionTile(1, 128), AttentionTile(2, 128)
+    return {
+        "attention": [
+            A(2, 3, 128, 64, tile=two),
+            A(2, 3, 197, 64, tile=two),
+            A(1, 2, 384, 64, tile=one),
+            A(8, 12, 200, 64),
+        ],
+        "attention_bf16": [A(1, 2, 640, 128, "bf16", tile=two), A(1, 2, 640, 64, "bf16")],
+        "attention_causal": [A(1, 2, 640, 128, "bf16", True, tile=two), A(2, 3, 200, 64, causal=True, tile=two)],
+        "attention_widths": [A(1, 2, 200, n) for n in (8, 24, 32, 40, 80, 96, 112, 160, 192, 256)],
+        "attention_masked": [A(3, 2, 198, 64, masked=True), A(2, 2, 640, 128, masked=True, causal=True)],
+        "attention_grouped": [A(2, 6, 200, 64, groups=2), A(1, 4, 130, 128, groups=1, causal=True)],
+        "attention_few": [A(4, 3, 1, 64), A(4, 3, 5, 64, masked=False), A(1, 2, 2, 64, causal=True)],
+    }

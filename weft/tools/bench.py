@@ -11,7 +11,6 @@ from ..base.dtype import dtype_name
 from ..base.errors import InvalidValue, NotFound, OpenShapes, Unsupported
 from ..base.shape import is_static
 from ..base.shown import Shown, table
-from ..jit.archive.load import load as load_script
 from ..runtime.cpu.pool import thread_count
 from ..runtime.profile import StepTime
 from .inputs import RANDOM_INTEGERS, dims_of
@@ -19,6 +18,7 @@ from .model_files import Shapes, kind_of, open_model
 from .profile import profile_model
 from .progress import Stages
 from .race import Result, Rules, measure
+from .scripts import argument_names, load_script
 
 RUNTIMES = {"ort": "onnxruntime", "onnxruntime": "onnxruntime", "openvino": "openvino", "torch": "torch"}
 SLOWEST = 5
@@ -120,7 +120,7 @@ def _runtime(name: str, path: Path) -> str:
 def _specs(path: Path, batch: int | None, shapes: dict[str, Sequence[int | str | None]]) -> Specs:
     """Shapes and dtypes of all inputs, with the batch where it is open."""
     if kind_of(path) == "TorchScript archive":
-        names = [argument.name for argument in load_script(path).forward.schema.arguments[1:]]
+        names = argument_names(load_script(path))
         missing = [name for name in names if not is_static(tuple(shapes.get(name, (None,))))]
         if missing:
             hint = " ".join(f"--shape {name}=1,3,224,224" for name in missing)

@@ -215,10 +215,10 @@ def closed_model(
     stages.begin("compile")
     arrays = arrays_of(model, inputs or {}, shape or {}, params)
     known = {**(shape or {}), **{name: array.shape for name, array in arrays.items()}}
-    source = open_model(model, known, params, threads, opt_level, "always", precision).model
+    source = open_model(model, known, params, threads, opt_level, "always", arrays, precision).model
     likely = likely_shapes(source.inputs)  # of those that were said to be open
     if likely:
-        source = open_model(model, {**known, **likely}, params, threads, opt_level, "always", precision).model
+        source = open_model(model, {**known, **likely}, params, threads, opt_level, "always", arrays, precision).model
     return source, complete_inputs(source.inputs, arrays, {**known, **likely}, seed)
 
 
@@ -455,7 +455,7 @@ def _other_values(
     other: Any, params: Path | str | None, feed: Mapping[str, Array], threads: int | None, opt_level: int, folder: Path
 ) -> SourceValues:
     shapes = {name: array.shape for name, array in feed.items()}
-    source = open_model(other, shapes, params, threads, opt_level, "always").model
+    source = open_model(other, shapes, params, threads, opt_level, "always", feed).model
     missing = [spec.name for spec in source.inputs if spec.name not in feed]
     if missing:
         raise InvalidValue(

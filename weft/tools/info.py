@@ -21,13 +21,13 @@ from ..base.shown import Shown, bytes_text, count_text, rows, table
 from ..core.graph import Graph
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import list_ops
-from ..jit.archive.load import load as load_script
 from ..runtime.artifact import LoadedModel, load
 from ..runtime.cpu.pool import thread_count
 from ..version import __version__
 from .check import planned_memory
 from .flops import node_flops
 from .model_files import Opened, kind_of, open_model
+from .scripts import load_script
 
 
 @dataclass(frozen=True, repr=False)
@@ -142,7 +142,7 @@ def model_info(
     kind = kind_of(model)
     if kind == "compiled program":
         return _program_info(name, kind, load(model))
-    if kind == "TorchScript archive":
+    if kind == "TorchScript archive" and not shape:
         return _script_info(name, kind, model)
     return _graph_info(name, kind, open_model(model, shape, params))
 
@@ -231,5 +231,5 @@ def _script_info(name: str, kind: str, path: Any) -> ModelInfo:
         None,
         None,
         [],
-        metadata={"note": "shapes are known when it runs"},
+        metadata={"note": "an archive tells no shapes; with --shape, what each layer does is shown"},
     )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtype import is_float
-from ..base.errors import FormatError, NotFound, ShapeError, Unsupported
+from ..base.errors import FormatError, InvalidType, NotFound, ShapeError, Unsupported
 from ..base.shape import Dim, Shape, is_static
 from ..compiler.model import InputSpec
 from ..runtime.program import Array, TensorSpec
@@ -171,3 +171,9 @@ def check_compiled_for(inputs: Sequence[TensorSpec], shapes: Mapping[str, Sequen
             raise ShapeError(
                 f"input {spec.name!r} has shape {shapes[spec.name]}", why=f"the model is compiled for {spec}"
             )
+
+
+def not_alone(names: Sequence[str]) -> InvalidType:
+    """The error for an array without a name where there are several inputs."""
+    hint = f"--input {names[0]}=FILE" if names else None
+    return InvalidType(f"the model has {len(names)} inputs", why=", ".join(names) or None, hint=hint)

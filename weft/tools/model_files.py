@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import frontend
-from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFound, Unsupported
+from ..base.errors import Error, FormatError, InvalidValue, NotFound
 from ..base.param_dict import LIST_MAGIC, load_param_dict
 from ..base.shape import Dim
 from ..compiler.model import CompiledModel, Model, opened
@@ -21,14 +21,17 @@ from ..core.symbol import Symbol
 from ..frontend.files import from_file, is_program
 from ..runtime.artifact import load
 from ..runtime.program import Array
-from .inputs import ALONE, RANDOM, Picture, check_compiled_for, complete_inputs, likely_shapes
+from .inputs import ALONE, RANDOM, Picture, check_compiled_for, complete_inputs, likely_shapes, not_alone
 from .progress import Stages
+from .scripts import argument_names, load_script, read_script, script_arrays
 
 Shapes = Mapping[str, Sequence[Dim]]
 
 
 def read_model(path: Path, params: Path | None, shapes: Shapes) -> tuple[Symbol, Mapping[str, Any]]:
     """A model file, or a graph with parameters of MXNet's or of weft's own format beside it."""
+    if kind_of(path) == "TorchScript archive":
+        return read_script(path, {}, shapes).model
     if params is None:
         return from_file(path, shapes)
     for file in (path, params):
@@ -87,14 +90,20 @@ def open_model(
     threads: int | None = None,
     opt_level: int = 3,
     specialise: str = "never",
+    arrays: Mapping[str, Array] | None = None,
     precision: str = "fp32",
 ) -> Opened:
     """Reads a model: a file, or what `weft.compile` takes. Dimensions that are open get likely numbers, unless the
-    caller says by None that they are to stay so."""
-    if isinstance(model, (str, os.PathLike)):
+    caller says by None that they are to stay so. A program of TorchScript is read for inputs like the arrays, or of the
+    shapes that are given."""
+    shapes, dtypes = dict(shape or {}), None
+    if kind_of(model) == "TorchScript archive":
+        model, examples = read_script(Path(model), arrays or {}, shapes)
+        shapes = {name: array.shape for name, array in examples.items()}
+        dtypes = {name: array.dtype for name, array in examples.items()}
+    elif isinstance(model, (str, os.PathLike)):
         _check_source(Path(model))
-    shapes = dict(shape or {})
-    options = (params, threads, opt_level, specialise, precision)
+    options = (dtypes, params, threads, opt_level, specialise, precision)
     first = _opened(model, shapes, *options)
     free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
     taken = {name: dims for name, dims in likely_shapes(first.inputs).items() if name not in free}
@@ -111,6 +120,7 @@ def open_model(
 def _opened(
     model: Any,
     shapes: Shapes,
+    dtypes: Mapping[str, Any] | None,
     params: Path | str | None,
     threads: int | None,
     level: int,
@@ -118,11 +128,14 @@ def _opened(
     precision: str,
 ) -> CompiledModel:
     source = model if params is None else read_model(Path(model), Path(params), shapes)
-    return opened(source, shape=shapes, threads=threads, precision=precision, opt_level=level, specialise=specialise)
+    options: dict[str, Any] = {"precision": precision, "opt_level": level, "specialise": specialise}
+    return opened(source, shape=shapes, dtype=dtypes, threads=threads, **options)
 
 
 def arrays_of(model: Any, inputs: Mapping[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:
     """Arrays by name; the model is asked for its inputs only where that is needed to place them."""
+    if kind_of(model) == "TorchScript archive":
+        return script_arrays(argument_names(load_script(Path(model))), inputs)
     if ALONE not in inputs and not any(isinstance(value, (Picture, str)) for value in inputs.values()):
         return {name: np.asarray(value) for name, value in inputs.items()}
     source = model if params is None else read_model(Path(model), Path(params), shape)
@@ -148,12 +161,6 @@ def placed(inputs: Mapping[str, Any], specs: Sequence[Any]) -> dict[str, Array]:
 
 def _is_random(value: Any) -> bool:
     return isinstance(value, str) and value == RANDOM
-
-
-def not_alone(names: Sequence[str]) -> InvalidType:
-    """The error for an array without a name where there are several inputs."""
-    hint = f"--input {names[0]}=FILE" if names else None
-    return InvalidType(f"the model has {len(names)} inputs", why=", ".join(names) or None, hint=hint)
 
 
 class ReadyModel:
@@ -184,7 +191,9 @@ class ReadyModel:
         else:
             arrays = arrays_of(model, inputs or {}, shapes, params)
             known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
-            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level, precision=precision)
+            compiled, self.taken, _ = open_model(
+                model, known, params, threads, opt_level, arrays=arrays, precision=precision
+            )
             stages.begin("compile")
             compiled.prepare_known(stages.progress)
             self.model = compiled
@@ -193,13 +202,8 @@ class ReadyModel:
 
 
 def _check_source(path: Path) -> None:
-    """What is compiled already, or is a program of Python, has no graph of weft's that could be looked at."""
-    kind = kind_of(path)
-    if kind == "compiled program":
+    """What is compiled already has no graph that could be looked at."""
+    if kind_of(path) == "compiled program":
         raise InvalidValue(
             f"{path.name!r} is compiled already", hint="give the model file; weft run, info and profile take programs"
-        )
-    if kind == "TorchScript archive":
-        raise Unsupported(
-            f"{path.name!r} is a program of TorchScript", hint="weft run and weft info take it; or export it as ONNX"
         )

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..base.cpu_target import host
+from ..codegen.cpu.emit import function_attributes
 from ..codegen.cpu.object import compile_object
-from ..codegen.emit import function_attributes
 from ..runtime.cpu.jit import load_object
 
 # At least latency times units of any core (5 * 2 on Haswell, 4 * 2 on Zen and AVX-512 Intel), and

@@ -12,20 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.dtype import as_dtype, dtype_name, is_float
-from ..base.errors import FormatError, NotFound, OpenShapes
-from ..base.shape import is_static
+from ..base.dtype import dtype_name, is_float
+from ..base.errors import FormatError, NotFound
 from ..base.shown import Shown, plain, rows, table
-from ..compiler.model import InputSpec
 from ..compiler.model_source import checked_precision
 from ..eager.autograd.modes import no_grad
 from ..eager.functions.create.data import from_numpy
-from ..jit.archive.load import load as load_script
-from ..jit.modules import ScriptModule
 from ..runtime.program import Array
-from .inputs import ALONE, Picture, random_array
-from .model_files import ReadyModel, Shapes, kind_of, not_alone
+from .model_files import ReadyModel, Shapes, kind_of
 from .progress import Stages
+from .scripts import argument_names, complete_arrays, load_script, script_arrays
 
 FIRST_VALUES = 6
 TOP = 5
@@ -172,38 +168,16 @@ def _model_run(
 
 def _script_run(path: Path, inputs: dict[str, Any], shape: Shapes, seed: int) -> _Run:
     """A program of TorchScript on tensors. It tells no shapes, so all that is a tensor must be given, or its shape."""
-    module: ScriptModule = load_script(path)
-    module.eval()
-    names = [argument.name for argument in module.forward.schema.arguments[1:]]
-    if ALONE in inputs:
-        if len(names) != 1:
-            raise not_alone(names)
-        inputs = {names[0]: inputs[ALONE]}
-    for name in (*inputs, *shape):
-        if name not in names:
-            raise NotFound(f"the program has no input {name!r}", why="its inputs: " + ", ".join(names))
-    inputs = {name: value for name, value in inputs.items() if not isinstance(value, str)}  # the word random
-    rng = np.random.default_rng(seed)
-    arrays, drawn = {}, []
-    for name in names:
-        dims = shape.get(name)
-        if name in inputs:
-            spec = InputSpec(name, ("n", "c", "h", "w"), None)
-            arrays[name] = inputs[name].fitted(spec) if isinstance(inputs[name], Picture) else np.asarray(inputs[name])
-        elif dims is not None and is_static(tuple(dims)):
-            drawn.append(name)
-            arrays[name] = random_array(rng, InputSpec(name, tuple(dims), as_dtype("float32")))
-        else:
-            raise OpenShapes(
-                f"the shape of {name!r} is not known",
-                why="a TorchScript archive tells none",
-                hint=f"--input {name}=FILE, or --shape {name}=1,3,224,224 for random numbers",
-            )
+    module = load_script(path)
+    names = argument_names(module)
+    given = script_arrays(names, inputs)
+    arrays = complete_arrays(names, given, shape, seed)
+    drawn = [name for name in names if name not in given]
 
     def call() -> list[Array]:
         with no_grad():
-            given = module(*[from_numpy(arrays[name]) for name in names])
-        results = given if isinstance(given, (tuple, list)) else [given]
+            made = module(*[from_numpy(arrays[name]) for name in names])
+        results = made if isinstance(made, (tuple, list)) else [made]
         return [result.detach().numpy() for result in results]
 
     listed = [f"{name}: {dtype_name(array.dtype)}{list(array.shape)}" for name, array in arrays.items()]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...base.cpu_target import CpuTarget
 from ...base.plan import KernelCode
 from ...te.loops import Kernel
-from ..emit import emit_kernel
 from ..generator import Codegen
+from .emit import emit_kernel
 from .object import compile_assembly, compile_object, machine_key
 
 CODEGEN = Codegen[CpuTarget](

@@ -15,8 +15,9 @@ from ...base.memory import require
 from .allowed import check_allowed
 
 TRIPLE = "nvptx64-nvidia-cuda"
+SCHEDULED = '"weft-scheduled"'  # an attribute of kernels that are short of registers: LLVM orders their instructions
 _lock = held_lock("compiling")
-_machines: dict[tuple[str, str], llvm.TargetMachine] = {}
+_machines: dict[tuple[str, str, int], llvm.TargetMachine] = {}
 _OWN_BYTES = 32 << 20
 _BYTES_PER_CHARACTER = 64
 
@@ -31,7 +32,7 @@ def ptx_of(ir: str, target: CudaTarget) -> str:
     check_allowed(ir)
     require(_OWN_BYTES + _BYTES_PER_CHARACTER * len(ir), "compiling a kernel")
     with _lock:
-        machine = _machine(target)
+        machine = _machine(target, 1 if SCHEDULED in ir else 0)
         try:
             module = llvm.parse_assembly(f'target triple = "{TRIPLE}"\n{ir}')
             module.verify()
@@ -46,11 +47,11 @@ def machine_key(target: CudaTarget) -> str:
     return "\0".join((TRIPLE, target.arch, target.features, ".".join(map(str, llvm.llvm_version_info))))
 
 
-def _machine(target: CudaTarget) -> llvm.TargetMachine:
-    key = target.arch, target.features
+def _machine(target: CudaTarget, level: int) -> llvm.TargetMachine:
+    key = target.arch, target.features, level
     if key not in _machines:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
         found = llvm.Target.from_triple(TRIPLE)
-        _machines[key] = found.create_target_machine(cpu=target.arch, features=target.features, opt=0)
+        _machines[key] = found.create_target_machine(cpu=target.arch, features=target.features, opt=level)
     return _machines[key]

@@ -6,12 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from ...base.plan import At, Launch
+from ...base.plan import At, Launch, Number
 from ...base.target import Target
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, Node, NodeEntry
 from ...lower.group import LoweredKernel, Strides
-from ...te.loops import Kernel
+from ...te.expr import Expr
+from ...te.grid import AXES, constant, grid_of
+from ...te.loops import For, Kernel
+from ..backends import backend_of
 from ..disk_cache import CompiledKernel
 from ..groups import GroupCall, KernelMaker, compiled_kernels, places_of, with_arguments
 from .binding import OpenSizes
@@ -78,7 +81,23 @@ class OpenKernelMaker(KernelMaker):
         return [self._launched(lowered.kernel, kernel) for lowered, kernel in zip(ready, made)]
 
     def _launched(self, kernel: Kernel, made: CompiledKernel) -> CompiledKernel:
-        if kernel.parallel is None:
+        grid = grid_of(kernel)
+        if kernel.parallel is None and grid is None:
             return made
-        turns = At(self.sizes.trace.row_of_expression(kernel.parallel.extent))
-        return made._replace(code=replace(made.code, launch=Launch((turns, 1, 1))))
+        if kernel.parallel is not None:
+            launch = Launch((self._turns(kernel.parallel.extent), 1, 1))
+        else:
+            assert grid is not None
+            early = backend_of(self.target).codegen.begins_early(made.code.code)
+            blocks, threads = (self._along(loops) for loops in (grid.blocks, grid.threads))
+            launch = Launch(blocks, threads, dependent=early)  # type: ignore[arg-type]
+        return made._replace(code=replace(made.code, launch=launch))
+
+    def _along(self, loops: Sequence[For]) -> tuple[Number, Number, Number]:
+        extents = {loop.kind[-1]: self._turns(loop.extent) for loop in loops}
+        x, y, z = (extents.get(axis, 1) for axis in AXES)
+        return x, y, z
+
+    def _turns(self, extent: Expr) -> Number:
+        known = constant(extent)
+        return At(self.sizes.trace.row_of_expression(extent)) if known is None else known

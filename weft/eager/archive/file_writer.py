@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from typing import Any
@@ -96,6 +95,8 @@ class PyTorchFileWriter:
             self._own.close()
 
     def _identity(self) -> str:
+        import hashlib  # which takes longer to load than all of this room
+
         state = hashlib.sha256()
         for name, written in self._zip.written.items():
             state.update(f"{name}\0{written.checksum:08x}\0".encode())

@@ -28,7 +28,7 @@ from ...te.expr import Expr, Load, as_expr
 from ...te.extents import is_open
 from ...te.loops import Buffer, Kernel
 from ..group import LoweredKernel, kernel_name
-from .long_sums import finished
+from ..long_sums import finished
 from .tile import balanced, registers
 from .tile_walk import Sizes, tiles_and_rest
 

@@ -13,7 +13,7 @@ from ...te.loops import Stmt
 from ...te.simplify_loops import simplify_statement
 from ...te.visit import postorder, substitute
 from ..access import linear
-from .nest import Axis, turns_of
+from ..axes import Axis, turns_of
 
 MAX_LEAVES = 256
 

@@ -25,7 +25,7 @@ from ...te.loops import Buffer, Kernel
 from ...te.transform import lower_vectors
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Temporary, kernel_name
-from .long_sums import finished
+from ..long_sums import finished
 from .operands import Facts, Operand, Packed, in_blocks, lanes_for
 from .taps import Line, windows_inside
 from .tile import MAX_PANELS, registers

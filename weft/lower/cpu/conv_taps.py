@@ -26,7 +26,7 @@ from ...te.expr import Expr, as_expr, minimum, select
 from ...te.loops import Buffer
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Strides, Temporary, kernel_name
-from .long_sums import finished
+from ..long_sums import finished
 from .operands import Facts, Operand, Packed, element_or_zero, in_blocks, lanes_for, stored
 from .taps import Line, OpenRun, Phase, Reach, Run, code_size, open_run, padded, phases, reach, runs
 from .tile import MAX_ACROSS, MAX_PANELS, registers

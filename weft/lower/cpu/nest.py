@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
 
 from ...te.build import KernelBuilder
 from ...te.expr import Const, Expr, ExprLike, Var, as_expr, minimum
 from ...te.extents import is_open
 from ...te.loops import Buffer, For, If, Kernel, Let, Parallel, Seq, Stmt
-from ...te.simplify_loops import sequence, simplify_statement
+from ...te.simplify_loops import sequence
 from ...te.visit import substitute
-from .long_sums import finished
+from ..axes import Axis
+from ..long_sums import finished
 
 BLOCK_ELEMENTS = 4096  # what one turn of the parallel loop does when there is only one axis
-LONGEST = 1 << 40  # no axis has as many turns
 
 
 LaneLoop = Callable[[Var, ExprLike, ExprLike, int, Stmt], Stmt]
-
-
-class Axis(NamedTuple):
-    """A loop variable and how many turns it makes: a number, or a size that is an argument."""
-
-    var: Var
-    extent: Any
-
-
-class Nest(NamedTuple):
-    """Axes, and what happens at one element of them."""
-
-    axes: list[Axis]
-    body: Stmt
-
-
-def turns_of(axes: Iterable[Axis]) -> dict[Var, tuple[int, int]]:
-    """The first and the last turn of each axis, as far as they are known."""
-    return {axis.var: (0, LONGEST if is_open(axis.extent) else max(axis.extent - 1, 0)) for axis in axes}
-
-
-def simplified(body: Stmt, axes: Iterable[Axis]) -> Stmt:
-    """The body simplified with what its axes count."""
-    return simplify_statement(body, turns_of(axes))
 
 
 def lane_loop(var: Var, start: ExprLike, end: ExprLike, lanes: int, body: Stmt) -> Stmt:

@@ -3,14 +3,14 @@ for each row."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any
 
 from ...base.cpu_facts import COSTS
 from ...base.cpu_target import CpuTarget
-from ...te.expr import Call, Expr, ExprLike, Load, Reduce, Var, as_expr
+from ...te.expr import Call, Expr, ExprLike, Load, Var, as_expr
 from ...te.extents import Trace, is_open, stays_open
 from ...te.jam import jam
 from ...te.loops import Buffer, For, If, Kernel, Let, Seq, Stmt, buffer
@@ -19,8 +19,9 @@ from ...te.simplify_loops import sequence, statements
 from ...te.tensor import Tensor
 from ...te.visit import free_of, loads, postorder, substitute
 from ..access import accessed, step
+from ..axes import Axis, Nest, extents_of, peeled, reductions
 from ..group import LoweredKernel, Strides, Temporary, reached_tensors
-from .nest import BLOCK_ELEMENTS, Axis, Nest, finished_kernel, in_blocks
+from .nest import BLOCK_ELEMENTS, finished_kernel, in_blocks
 from .open.hoist import hoist, hoisted, vector_loop
 from .open.joined import join_axes, join_loops
 from .open.reuse import with_reuse
@@ -29,17 +30,6 @@ from .pointwise import vector_lanes
 
 SUMMED = 8  # vectors side by side where each is a reduction
 SHORT, SHORT_CALLS = 16, 32  # turns of a loop that is not worth lanes, and of one that computes functions
-
-
-def reductions(output: Tensor, stored: Container[Tensor]) -> list[Reduce]:
-    """What a stage reduces, itself or in what it computes on the way."""
-    inside = [t for t in reached_tensors(output, stored) if t not in stored]
-    nodes = [node for t in (output, *inside) if t.body is not None for node in postorder((t.body,))]
-    return [node for node in nodes if isinstance(node, Reduce)]
-
-
-def extents_of(reduced: Iterable[Reduce]) -> list[Any]:
-    return [axis.extent for node in reduced for axis in node.axes]
 
 
 def _common_rows(order: Sequence[Tensor], places: Mapping[Tensor, Hashable]) -> int:
@@ -134,16 +124,6 @@ def _cost(node: Any) -> float:
 
 def _known(extent: Any, trace: Trace) -> Expr:
     return substitute(as_expr(extent), trace.equal)
-
-
-def peeled(nest: Stmt, shape: Sequence[Any]) -> Nest:
-    """The loops over the output's axes, and what stands in them."""
-    axes = []
-    for extent in shape:
-        assert isinstance(nest, For)
-        axes.append(Axis(nest.var, extent))
-        nest = nest.body
-    return Nest(axes, nest)
 
 
 # Nests of loops

@@ -8,7 +8,7 @@ from ...te.expr import Expr, Load, Var, as_expr
 from ...te.loops import Alloc, Buffer, For, Seq, Stmt, Store, buffer
 from ...te.simplify_loops import sequence, statements
 from ...te.visit import rewrite, substitute
-from .nest import Axis
+from ..axes import Axis
 
 
 def partial_sums(body: Stmt, axis: Axis, lanes: int) -> Stmt:

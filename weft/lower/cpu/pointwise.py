@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import product
-from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...base.cpu_target import CpuTarget
-from ...te.expr import Binary, Const, Expr, ExprLike, Load, Var, as_expr
+from ...te.expr import Binary, Const, Load, Var, as_expr
 from ...te.extents import fewest, is_open
-from ...te.linear import Linear, expression
-from ...te.loops import Buffer, For, If, Kernel, Stmt, Store, buffer, span
+from ...te.loops import Buffer, For, If, Kernel, Stmt, Store
 from ...te.simplify_loops import sequence
-from ...te.visit import parts, postorder, rewrite, substitute
-from ..access import accessed, address, continues, step
+from ...te.visit import postorder, substitute
+from ..access import accessed, step
+from ..axes import Axis, simplified
+from ..collapse import addresses, collapsed, flat_buffers, joined
 from .condition_splits import AxisRange, at_ranges, condition_splits
-from .nest import BLOCK_ELEMENTS, Axis, cut, finished_kernel, in_blocks, lane_loop, simplified
+from .nest import BLOCK_ELEMENTS, cut, finished_kernel, in_blocks, lane_loop
 
 NEAR = 1 / 2  # of the first cache, which the lines of a row may take
 NEAR_STEP = 512  # bytes between neighbours that are not far apart
@@ -139,7 +139,7 @@ def _split_kernel(
         tuple(number for number, _ in choice): at_ranges(body, axes, [part for _, part in choice])
         for choice in product(*chosen_parts)
     }
-    flat = _flat_buffers(buffers) if _all_linear(axes, leaves.values()) else None
+    flat = flat_buffers(buffers) if _all_linear(axes, leaves.values()) else None
 
     def nest(number: int, chosen: tuple[int, ...]) -> Stmt:
         if number == len(axes):
@@ -165,7 +165,7 @@ def _split_kernel(
 def _leaf(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer] | None, target: CpuTarget) -> Stmt:
     """Serial loops over the axes, the innermost in vectors."""
     if flat is not None:
-        axes, body = _joined(axes, body, flat)
+        axes, body = joined(axes, body, flat)
     lanes = vector_lanes(body, target)
     if not axes:
         return body
@@ -176,11 +176,7 @@ def _leaf(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer] | None, t
 
 
 def _all_linear(axes: Sequence[Axis], bodies: Iterable[Stmt]) -> bool:
-    return all(_addresses(body, axes) is not None for body in bodies)
-
-
-def _flat_buffers(buffers: Sequence[Buffer]) -> dict[Buffer, Buffer]:
-    return {b: buffer(b.name, b.dtype, (_size(b),)) for b in buffers}
+    return all(addresses(body, axes) is not None for body in bodies)
 
 
 def vector_lanes(body: Stmt, target: CpuTarget) -> int:
@@ -188,93 +184,3 @@ def vector_lanes(body: Stmt, target: CpuTarget) -> int:
     dtypes = {node.dtype for node in postorder((body,)) if isinstance(node, Load)}
     dtypes |= {node.buffer.dtype for node in postorder((body,)) if isinstance(node, Store)}
     return min((target.lanes(dtype) for dtype in dtypes), default=1)
-
-
-def collapsed(
-    buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt
-) -> tuple[Sequence[Buffer], Sequence[Axis], Stmt]:
-    """The same with neighbouring axes joined wherever every access allows it."""
-    body = simplified(body, axes)
-    if _addresses(body, axes) is None:
-        return buffers, axes, body
-    flat = _flat_buffers(buffers)
-    joined, flattened = _joined(axes, body, flat)
-    return list(flat.values()), joined, flattened
-
-
-def _addresses(body: Stmt, axes: Sequence[Axis]) -> list[Linear[Var]] | None:
-    """The linear address of every access; None if one has none, or an axis is used as a value."""
-    places: list[Linear[Var]] = []
-    for node in postorder((body,)):
-        if not isinstance(node, (Load, Store)) or accessed(node).scope != "arg":
-            continue
-        if node.mask is not None:
-            return None
-        place = address(node)
-        if place is None:
-            return None
-        places.append(place)
-    return None if value_vars(body) & {axis.var for axis in axes} else places
-
-
-def value_vars(*roots: Expr | Stmt) -> set[Var]:
-    """Variables that are read outside addresses."""
-    variables: set[Var] = set()
-    seen: set[int] = set()
-    stack: list[Any] = list(roots)
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, Var):
-            variables.add(node)
-        elif isinstance(node, Store):
-            stack.append(node.value)
-        elif not isinstance(node, Load):
-            stack.extend(parts(node))
-    return variables
-
-
-def _joined(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer]) -> tuple[list[Axis], Stmt]:
-    """The body on flat buffers, over axes joined where all accesses walk through them in one go."""
-    places = _addresses(body, axes)
-    assert places is not None
-    groups: list[list[Axis]] = []
-    for axis in axes:
-        if axis.extent == 1:
-            continue
-        last = groups[-1][-1] if groups else None
-        if last is not None and all(continues(place, last.var, axis.var, axis.extent) for place in places):
-            groups[-1].append(axis)
-        else:
-            groups.append([axis])
-    joined = [Axis(Var(g[-1].var.name), prod(axis.extent for axis in g)) for g in groups]
-    own = {axis.var for axis in axes}
-
-    def index(access: Load | Store) -> tuple[Expr]:
-        place = address(access)
-        assert place is not None
-        terms: dict[Expr, int] = {
-            axis.var: place.terms[group[-1].var] for group, axis in zip(groups, joined) if group[-1].var in place.terms
-        }
-        terms |= {var: coefficient for var, coefficient in place.terms.items() if var not in own}
-        return (expression(Linear(place.constant, terms)),)
-
-    def flatten(node: Any) -> Any:
-        if not isinstance(node, (Load, Store)) or accessed(node).scope != "arg":
-            return node
-        if isinstance(node, Load):
-            return Load(flat[accessed(node)], index(node))
-        return Store(flat[node.buffer], index(node), node.value)
-
-    return joined, rewrite(body, flatten)
-
-
-def _size(source: Buffer) -> ExprLike:
-    """Elements from the first to the last, those between rows included."""
-    if not all(isinstance(number, Const) for number in (*source.shape, *source.strides)):
-        return source.shape[0] * source.strides[0]
-    sizes = (source.shape, source.strides)
-    extents, strides = ([int(number.value) for number in numbers] for numbers in sizes)  # type: ignore[attr-defined]
-    return span(extents, strides)

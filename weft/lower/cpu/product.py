@@ -28,7 +28,7 @@ from ...te.transform import lower_vectors
 from ...te.visit import masked_load
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Strides, kernel_name
-from .long_sums import LONG_PRODUCT
+from ..long_sums import LONG_PRODUCT
 from .open.matrices.pack import Columns, pack_panel, pack_rows
 from .open.tile import TileSize, ceil_div, clamped, lanes_from, opaque, tile_size
 from .product_turns import BLOCK, even_part, far_packing, turn_of
@@ -42,7 +42,8 @@ PANEL_COST = 2.0  # of a vector of weights, which comes from the second cache, o
 LONG_SUM = 1536  # products, from which on a sum is cut
 MAX_BLOCKS = 512  # so that rounding errors of adding them up stay small
 UNROLL = 4  # of sums whose length is known; for others more takes longer to compile and is no faster
-NEAR_LINES = 16  # how far ahead weights are asked for that are read once
+STREAMS, FEW_ROWS = 4, 4  # panels at most for so few rows that memory decides: each comes from a page of its own
+NEAR_LINES = 32  # how far ahead weights are asked for that are read once
 TOGETHER = (4, 2)  # groups of panels for one block of products, as pieces allow
 PANELS = 27 / 128  # of the second cache, for columns packed by a turn: rows fit it beside them
 TURN_ROWS = 256  # for which columns are packed
@@ -116,7 +117,17 @@ def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target
     epilogue = Epilogue(b, group, fact, join=True)
     buffers = *factors, b.arg("out", FLOAT32, (plan.rows * plan.columns,))
     write_panel_product(b, plan, buffers, finish_of(b, epilogue, made.shape))
-    return [lowered_product(b, group, epilogue, plan.rows * plan.depth * plan.columns)]
+    work = plan.rows * plan.depth * plan.columns
+    if not is_open(work):
+        work = max(work, _reading(plan.weights * weight.dtype.itemsize, target))
+    return [lowered_product(b, group, epilogue, work)]
+
+
+def _reading(size: int, target: CpuTarget) -> int:
+    """The operations that take as long as reading so many bytes from beyond the second cache, where they are."""
+    core = target.facts
+    nanoseconds = 1e9 * size / core.far_rate if size > core.caches[1] else 0
+    return round(nanoseconds / core.nanoseconds_per_operation)
 
 
 def product_unit(node: Node, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> str:
@@ -242,7 +253,7 @@ def tile_of(rows: int, panels: int, budget: int) -> tuple[int, int]:
     """Rows and panels of a tile: as few loads for a product as the registers allow; all rows, so
     that weights are read once, where two panels fit beside them."""
     if rows * 2 + 3 <= budget:
-        return rows, min((budget - 1) // (rows + 1), MAX_PANELS, panels)
+        return rows, min((budget - 1) // (rows + 1), STREAMS if rows <= FEW_ROWS else MAX_PANELS, panels)
     costs = {(float("inf"), 1, 1): float("inf")}
     for p in range(1, min(MAX_PANELS, panels) + 1):
         for a in range(1, min(MAX_ROWS, rows) + 1):

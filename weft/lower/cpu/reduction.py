@@ -22,9 +22,11 @@ from ...te.simplify_loops import loops_inside, sequence, simplify_statement, sta
 from ...te.transform import split
 from ...te.visit import loads, postorder, rewrite, substitute
 from ..access import accessed, step
-from .nest import Axis, finished_kernel, simplified
+from ..axes import Axis, simplified
+from ..collapse import collapsed
+from .nest import finished_kernel
 from .partial import partial_sums
-from .pointwise import PARALLEL_TURNS, collapsed, pointwise_kernel, vector_lanes
+from .pointwise import PARALLEL_TURNS, pointwise_kernel, vector_lanes
 from .tile import Tiling, choose_tiles, registers
 
 GATHER_COST = 0.8  # of one element, relative to a vector load

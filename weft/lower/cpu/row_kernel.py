@@ -24,12 +24,12 @@ from ...te.reducers import accumulator_dtype, combine, identity
 from ...te.schedule import bind_shared
 from ...te.tensor import Tensor
 from ...te.visit import Interner, free_of, postorder, rewrite, substitute
+from ..axes import Axis, extents_of, reductions
 from ..group import LoweredKernel, joined_tensors, kernel_name, tensors_of
+from ..long_sums import finished
+from ..rows import Rows, RowStage, find_rows
 from ..stages import stages
-from .long_sums import finished
-from .nest import Axis
-from .open_stages import extents_of, open_kernels, reductions
-from .rows import Rows, RowStage, find_rows
+from .open_stages import open_kernels
 from .stage import lower_group
 
 SAVED = 1 / 16  # of the second cache, for exponentials that are needed again

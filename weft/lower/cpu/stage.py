@@ -14,9 +14,10 @@ from ...te.extents import NumberNeeded, Trace, is_open
 from ...te.loops import Kernel, Seq
 from ...te.schedule import loop_nest
 from ...te.tensor import Tensor
+from ..axes import extents_of, peeled, reductions
 from ..chunks import is_product, reads_once
 from ..group import LoweredKernel, Strides, lower_stages, stage_buffers
-from .open_stages import extents_of, nests_kernel, peeled, reductions
+from .open_stages import nests_kernel
 from .pointwise import pointwise_kernel
 from .reduction import has_vectors, reduction_kernel
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...base.cpu_target import CpuTarget
 from ...base.stages import decided
 from ...te.extents import is_open
-from .nest import Axis
+from ..axes import Axis
 
 MAX_ACROSS = 14  # turns of the axis whose elements are broadcast
 MAX_PANELS = 4  # vectors side by side

@@ -18,7 +18,7 @@ from ...te.extents import is_open
 from ...te.loops import Kernel
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Strides, Temporary, kernel_name
-from .long_sums import finished
+from ..long_sums import finished
 from .product import plan_product, write_panel_product
 from .stage import stage_kernel
 

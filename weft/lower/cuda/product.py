@@ -48,7 +48,8 @@ class Request:
     finish: Callable[[Expr, Expr, Expr, Expr], Expr]  # sum, number of the product, row, column -> what is stored
     kind: str
     beside: Buffer | None = None  # read by `finish` at the result's own index only, and of its shape and dtype
-    rest: tuple[Buffer, Buffer] | None = None
+    rest: tuple[Buffer, ...] | None = None
+    dtype: DType | None = None  # of the sum in `finish`; None: that of the result
 
 
 def fits_copies(extent: int, dtype: DType) -> bool:
@@ -94,9 +95,10 @@ def plan_product(request: Request, buffers: Sequence[Buffer], target: CudaTarget
     other = None
     if beside and request.beside is not None:
         value = Var("beside", request.beside.dtype)
-        load = next(e for e in loads(request.finish(value, batch, row, column)) if e.source is request.beside)
+        whole = request.finish(Var("total", request.dtype or request.out.dtype), batch, row, column)
+        load = next(e for e in loads(whole) if e.source is request.beside)
         other = Beside(value, load, number(_result_map(request, at[request.beside])))
-    total = Var("total", request.out.dtype if request.out.dtype.itemsize == 2 else FLOAT32)
+    total = Var("total", request.dtype or request.out.dtype)
     made = request.finish(total, batch, row, column)
     if other is not None:
         stands = other.value
@@ -121,7 +123,7 @@ def _best_tile(request: Request, target: CudaTarget) -> Tile:
     found = [tile for tile in candidates(request.kind, turned) if _suits(request, tile, target)]
     k_blocks = _k_blocks(request, found[0]) * (3 if request.rest else 1)
     index = [Var(name) for name in ("batch", "row", "column")]
-    made = request.finish(Var("total", request.out.dtype), *index)
+    made = request.finish(Var("total", request.dtype or request.out.dtype), *index)
     functions = sum(isinstance(node, Call) for node in postorder((made,)))
     extent = Extent(request.batch, request.rows, request.columns, k_blocks, functions)
     found = [tile for tile in found if tile.split <= extent.k_blocks]

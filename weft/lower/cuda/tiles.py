@@ -14,7 +14,7 @@ STORE = 6e-5  # an element of a tile: from the last product until it is stored
 FUNCTION = 3e-5  # an element: a function such as exp in what follows the product
 STAGE = 0.14  # a stage of a ring takes at least so long
 TENSOR_SHARE = 0.875  # of the nominal rate of products
-NARROW = 1.08  # products of up to 128 columns read their operands more often
+NARROW = {32: 1.5, 64: 1.25, 128: 1.08}  # products of few columns read their operands more often
 CACHE_RATE = 14.7e6  # bytes from the second cache to all multiprocessors
 SPLIT = {2: 0.1, 4: 0.8, 8: 1.8}  # partial sums through a cluster of so many
 SPLIT_ELEMENT = 7e-5  # and an element of them
@@ -51,7 +51,7 @@ def microseconds(tile: Tile, extent: Extent, target: CudaTarget, element: str) -
     busy = min(tiles, at_once) * tile.split
     size = tile.rows * tile.width
     rate = target.tensor_rate(element) / target.sms * TENSOR_SHARE / 1e6
-    multiply = 2.0 * size * tile.depth / rate * (NARROW if tile.width <= 128 else 1.0)
+    multiply = 2.0 * size * tile.depth / rate * NARROW.get(tile.width, 1.0)
     stage = max(STAGE, multiply, tile.stage_bytes * busy / CACHE_RATE)
     main = stage * -(-extent.k_blocks // tile.split)
     store, waves = (STORE + FUNCTION * extent.functions) * size, -(-tiles // at_once)

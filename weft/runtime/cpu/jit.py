@@ -1,5 +1,5 @@
 """Object code becomes callable addresses. LLVM is loaded where it is needed: to compile text, and to link what
-`elf` does not take."""
+`elf` does not take; so is the cache on disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ...base.errors import NotFound, RunError
-from ...base.file_cache import file_cache
 from .elf import PlacedObjects, is_placeable
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def load_ir(ir: str, symbols: Iterable[str]) -> Library:
     """The same for LLVM IR text, compiled for the baseline of this kind of machine."""
     import llvmlite.binding as llvm
 
-    disk = file_cache()
+    disk = import_module("...base.file_cache", __package__).file_cache()
     triple = llvm.get_process_triple()
     key = f"{triple} {llvm.llvm_version_info} {ir}".encode()
     code = None if disk is None else disk.get(key)

@@ -37,8 +37,20 @@ class DeviceArray:
     `numpy()` copies them to the host, `copyfrom` from there.
     """
 
-    __slots__ = ("__weakref__", "address", "dtype", "memory", "read_only", "shape", "strides")
+    __slots__ = (
+        "__weakref__",
+        "address",
+        "dtype",
+        "is_dense",
+        "memory",
+        "nbytes",
+        "read_only",
+        "shape",
+        "size",
+        "strides",
+    )
     __array_ufunc__ = None  # numpy leaves it alone
+    is_of_device = True
 
     def __init__(
         self,
@@ -51,7 +63,11 @@ class DeviceArray:
     ) -> None:
         self.memory, self.address, self.dtype, self.read_only = memory, address, dtype, read_only
         self.shape = tuple(shape)
-        self.strides = dense_strides(self.shape, dtype.itemsize) if strides is None else tuple(strides)
+        self.size = prod(self.shape)
+        self.nbytes = self.size * dtype.itemsize
+        dense = dense_strides(self.shape, dtype.itemsize)
+        self.strides = dense if strides is None else tuple(strides)
+        self.is_dense = strides is None or _are_dense(self.shape, self.strides, dense)  # row by row without gaps
 
     @property
     def device(self) -> Device:
@@ -60,22 +76,6 @@ class DeviceArray:
     @property
     def ndim(self) -> int:
         return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether the elements lie row by row without gaps."""
-        wanted = dense_strides(self.shape, self.dtype.itemsize)
-        return not self.size or all(
-            extent == 1 or step == dense for extent, step, dense in zip(self.shape, self.strides, wanted)
-        )
 
     @property
     def flags(self) -> Flags:
@@ -224,6 +224,10 @@ def dense_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
         steps.append(step)
         step *= extent
     return tuple(reversed(steps))
+
+
+def _are_dense(shape: Sequence[int], strides: Sequence[int], dense: Sequence[int]) -> bool:
+    return 0 in shape or all(n == 1 or step == wanted for n, step, wanted in zip(shape, strides, dense))
 
 
 def device_empty(shape: Sequence[int], dtype: object = "float32", stream: Stream | None = None) -> DeviceArray:

@@ -126,6 +126,7 @@ class _PerThread(threading.local):
     def __init__(self) -> None:
         self.device = 0
         self.streams: dict[int, Any] = {}
+        self.contexts: list[Context] = []  # those that are entered
         self.pushed: list[bool] = []  # whether each context that is entered had to be made the current one
         self.entered: list[tuple[int, Any]] = []  # device and stream before each stream that is entered
 
@@ -135,6 +136,8 @@ class Context:
 
     def __init__(self, platform: Platform, index: int) -> None:
         self.platform, self.index, self.driver = platform, index, platform.driver
+        self._local = platform.local
+        self.default: Any = None  # its default stream, once that was asked for
         self.modules: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
         self._lock = held_lock("table")
         self.allocated = self.most_allocated = self.direct = 0  # bytes: all, the most ever, those beside the pool
@@ -163,6 +166,15 @@ class Context:
         return self.platform.process == os.getpid()
 
     def __enter__(self) -> Context:
+        entered = self._local.contexts
+        if entered and entered[-1] is self:  # inside of a block of its own it is the current one already
+            self._local.pushed.append(False)
+        else:
+            self._make_current()
+        entered.append(self)
+        return self
+
+    def _make_current(self) -> None:
         if not self.is_usable:
             raise forked()
         current = c_void_p()
@@ -170,11 +182,11 @@ class Context:
         push = current.value != self.pointer
         if push:
             self.driver.call("cuCtxPushCurrent_v2", self.pointer)
-        self.platform.local.pushed.append(push)
-        return self
+        self._local.pushed.append(push)
 
     def __exit__(self, *raised: object) -> None:
-        if self.platform.local.pushed.pop():
+        self._local.contexts.pop()
+        if self._local.pushed.pop():
             self.driver.call("cuCtxPopCurrent_v2", byref(c_void_p()))
 
     def dispose(self, name: str, *arguments: Any) -> None:

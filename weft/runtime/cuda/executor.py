@@ -21,6 +21,7 @@ from ..program import Array, Program
 from ..registry import Runtime
 from .array import CUDA, DeviceArray, device_empty, shared_from
 from .context import Context, platform
+from .memory import Arena
 from .stream import Stream, current_stream
 from .workspace import Given, Loaded, Workspace
 
@@ -59,27 +60,29 @@ class CudaExecutor(Executor):
         array of either, None for a new array of the host, or the device for a new one there."""
         if self.program.open_sizes:
             return self._at(inputs).run_arrays(inputs, out, keep)
-        stream = current_stream(self._loaded.context.index)
-        arrays = [self._checked(f"input {s.name!r}", inputs[s.name], s) for s in self.program.inputs]
-        given = [None] * len(self.program.outputs) if out is None else out
-        results = [self._output(value, spec, stream) for value, spec in zip(given, self.program.outputs)]
-        self._run(self._unshared(arrays, keep, stream), results, self._written if keep else (), stream)
+        with self._loaded.context:
+            stream = current_stream(self._loaded.context.index)
+            arrays = [self._checked("input", inputs[s.name], s) for s in self.program.inputs]
+            given = [None] * len(self.program.outputs) if out is None else out
+            results = [self._output(value, spec, stream) for value, spec in zip(given, self.program.outputs)]
+            self._run(self._unshared(arrays, keep, stream), results, self._written if keep else (), stream)
         return [made if value is None or isinstance(value, Device) else value for made, value in zip(results, given)]
 
-    def _checked(self, what: str, array: Any, spec: Any) -> Given:
+    def _checked(self, role: str, array: Any, spec: Any) -> Given:
         if array.shape != spec.shape:
-            raise ShapeError(f"{what} has shape {array.shape}", why=f"expected {spec}")
+            raise ShapeError(f"{role} {spec.name!r} has shape {array.shape}", why=f"expected {spec}")
         if not isinstance(array, DeviceArray):
-            return np.ascontiguousarray(array) if array.ndim else np.asarray(array)
+            dense: Array = np.require(array, requirements=["C", "A"])
+            return dense
         if array.memory.context is not self._loaded.context:
             raise InvalidValue(
-                f"{what} is on {array.device}",
+                f"{role} {spec.name!r} is on {array.device}",
                 why=f"the program was loaded on {self.device}",
                 hint="copy it there, or load the program inside of `with weft.cuda.device(n)`",
             )
         if not array.is_dense:
             raise InvalidValue(
-                f"{what} is not dense",
+                f"{role} {spec.name!r} is not dense",
                 why=f"{spec} is read row by row; strides here are {array.strides} bytes",
                 hint="make a contiguous copy of it",
             )
@@ -94,7 +97,7 @@ class CudaExecutor(Executor):
             if value != self.device:
                 raise InvalidValue(f"outputs are asked for on {value}", why=f"the program runs on {self.device}")
             return device_empty(spec.extents, spec.dtype, stream)
-        return self._checked(f"out for {spec.name!r}", as_output(value, spec), spec)
+        return self._checked("out for", as_output(value, spec), spec)
 
     def _unshared(self, arrays: Sequence[Given], keep: bool, stream: Stream) -> list[Given]:
         """The inputs, with copies of those on the device that a run would change and must not."""
@@ -124,8 +127,10 @@ class CudaExecutor(Executor):
 
     def _apart(self, inputs: Sequence[Given], outputs: Sequence[Given], stream: Stream) -> list[Given]:
         """The outputs, with new memory in place of those that share theirs with an input or another output."""
-        arrays = [(a, i) for i, a in enumerate((*outputs, *inputs)) if isinstance(a, DeviceArray) and a.nbytes]
-        spans = sorted((a.address, a.address + a.nbytes, number) for a, number in arrays)
+        given = enumerate((*outputs, *inputs))
+        spans = sorted(
+            (a.address, a.address + a.nbytes, n) for n, a in given if isinstance(a, DeviceArray) and a.nbytes
+        )
         shared: set[int] = set()
         reached, owner = 0, -1
         for start, end, number in spans:
@@ -144,7 +149,20 @@ class CudaExecutor(Executor):
         self.run_arrays(named, outputs, keep=True)
 
     def _step(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[], object]:
-        return partial(self.run_arrays, dict(zip(self._expected, inputs)), outputs)
+        arrays = [self._checked("input", array, spec) for array, spec in zip(inputs, self.program.inputs)]
+        results = [self._checked("out for", array, spec) for array, spec in zip(outputs, self.program.outputs)]
+        stream = current_stream(self._loaded.context.index)
+        apart = self._apart(arrays, results, stream)
+        if self._written or any(made is not wanted for made, wanted in zip(apart, results)):
+            return partial(self.run_arrays, dict(zip(self._expected, inputs)), outputs)
+        space = Workspace(self.program, self._loaded)
+        arena = Arena(self._loaded.context, known(self.program.plan.arena_bytes))
+        return partial(self._bound_run, space, arena, arrays, results)
+
+    def _bound_run(self, space: Workspace, arena: Arena, inputs: Sequence[Given], outputs: Sequence[Given]) -> None:
+        """A run in memory of its own, which nothing else uses."""
+        with self._loaded.context as context:
+            space.run(inputs, outputs, (), arena, current_stream(context.index))
 
     def new_workspace(self) -> Workspace:
         """A workspace that no call has, for those who look at single steps."""

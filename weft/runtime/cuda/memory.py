@@ -127,7 +127,7 @@ class Arena:
 
     def ready_on(self, stream: Stream) -> None:
         """Has a stream wait for the last use."""
-        if self.last is not None and self.last[0] != stream:
+        if self.last is not None and self.last[0].handle != stream.handle:
             self.last[1].wait(stream)
 
 

@@ -179,14 +179,21 @@ def _is_done(context: Context, name: str, handle: int) -> bool:
 
 def default_stream(device: Any = None) -> Stream:
     """The stream 0 of a device, which waits for others and they for it."""
-    return Stream.at(platform().context(device_number(device)), 0)
+    return _default_of(platform().context(device_number(device)))
+
+
+def _default_of(context: Context) -> Stream:
+    if context.default is None:
+        context.default = Stream.at(context, 0)
+    found: Stream = context.default
+    return found
 
 
 def current_stream(device: Any = None) -> Stream:
     """The stream that a thread works in on a device."""
     context = platform().context(device_number(device))
     found = context.platform.local.streams.get(context.index)
-    return default_stream(context.index) if found is None else found
+    return _default_of(context) if found is None else found
 
 
 def set_stream(stream: Stream | None) -> None:

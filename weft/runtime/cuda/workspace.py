@@ -109,7 +109,7 @@ class Workspace:
 
     def begin(self, inputs: Sequence[Given], outputs: Sequence[Given], arena: Arena, stream: Stream) -> None:
         """Orders the stream behind all that still uses the memory, and has slots where they are in this run."""
-        if self.last is not None and self.last[0] != stream:
+        if self.last is not None and self.last[0].handle != stream.handle:
             self.last[1].wait(stream)
         if self.last is not None and any(map(_is_host, inputs)):
             self.last[1].synchronize()  # what was staged is copied by then
@@ -198,7 +198,7 @@ class Workspace:
             self.last = arena.last = None
             self.held = []
             return
-        if self.last is None or self._event.query():
+        if self.held and self._event.query():
             self.held = []
         self._event.record(stream)
         self.last = arena.last = (stream, self._event)

@@ -217,6 +217,8 @@ def shared_memory(tile: Tile, out: DType, staged: bool, beside: bool, limit: int
         return None
     barriers = -(-(body + taken) // ROW_BYTES) * ROW_BYTES
     whole = barriers + BARRIER_BYTES + ALIGNMENT
+    if tile.split > 1:  # the blocks of a cluster lie on multiprocessors of their own
+        whole = max(whole, limit // 2 + ALIGNMENT)
     return Memory(stages, columns, 0, stages * tile.rows * ROW_BYTES, body, barriers, whole)
 
 

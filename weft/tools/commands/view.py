@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ...base.errors import NotFound
-from ..model_files import read_model
+from ..model_files import kind_of, read_model
 from ..viewer.view import view
 from .options import examples, given_shapes, json_option, level_option, params_option, shape_option, threads_option
 
@@ -43,7 +43,10 @@ def command(
         if not path.is_file():
             raise NotFound(f"there is no file {path}")
     shape = given_shapes(shapes)
-    read = [path if params is None else read_model(path, params, shape) for path in models]
+    read = [
+        path if params is None and kind_of(path) != "TorchScript archive" else read_model(path, params, shape)
+        for path in models
+    ]
     titles = [path.stem for path in models]
     made = view(*read, titles=titles, shape=shape, threads=threads, opt_level=opt_level, measure=profile)
     page = out if out is not None else Path(f"{'-'.join(titles)}.html")

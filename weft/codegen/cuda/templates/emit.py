@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from ....base.cuda_target import CudaTarget
+from ....base.errors import Unsupported
 from ....te.loops import Kernel, WholeKernel
+from ....te.tensor_cores.attention import Attention
 from ....te.tensor_cores.product import Product
+from .attention import emit_attention
 from .product import emit_product
 
 
@@ -15,5 +18,9 @@ def is_template(kernel: Kernel) -> bool:
 
 def emit_template(kernel: Kernel, target: CudaTarget) -> str:
     """The LLVM IR of a kernel that is a template's statement."""
-    assert isinstance(kernel.body, Product)
-    return emit_product(kernel, kernel.body, target)
+    match kernel.body:
+        case Product():
+            return emit_product(kernel, kernel.body, target)
+        case Attention():
+            return emit_attention(kernel, kernel.body, target)
+    raise Unsupported(f"kernel {kernel.name} has no writer for GPUs", why=f"its statement is {kernel.body}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from ....base.cuda_target import CudaTarget
 from ....base.plan import Launch
 from ....te.expr import Expr
 from ....te.loops import Buffer, Kernel
 from ....te.tensor_cores.product import ALIGNMENT, SPLIT_GAP, Tile
-from ...builder import Builder
+from ...builder import Value
 from ...memory import Place
+from ..builder import CudaBuilder
+from ..ptx import SCHEDULED
 from .writer import Writer
 
 _MAP = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
@@ -16,13 +19,12 @@ _MAP = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
 class Frame:
     """A writer whose buffers are bound, and the addresses of tensor maps."""
 
-    def __init__(self, kernel: Kernel, builder: Builder, maps: int) -> None:
+    def __init__(self, kernel: Kernel, target: CudaTarget, maps: int) -> None:
         self.kernel = kernel
-        self.w = Writer(builder)
+        self.w = Writer(CudaBuilder(target))
         b = self.w.b
         for number, buffer in enumerate(kernel.buffers):
-            text = f"addrspacecast ptr addrspace(1) %buffer{number} to ptr"
-            base = b.pure("ptr", 1, text, ())
+            base = Value(f"%buffer{number}", "ptr addrspace(1)", 1, 0)
             strides = tuple(self.w.e.linear(stride) for stride in buffer.strides)
             self.w.e.places[buffer] = Place(base, buffer.dtype, strides, buffer.lanes, buffer.alignment or 16)
         self.maps = [b.pure("i64", 1, f"ptrtoint ptr %map{n} to i64", ()) for n in range(maps)]
@@ -42,14 +44,14 @@ class Frame:
         return (tile.width + SPLIT_GAP) * 4
 
 
-def module(kernel: Kernel, frame: Frame, launch: Launch, maps: int, resident: int) -> str:
-    """The text of a module with one kernel."""
+def module(kernel: Kernel, frame: Frame, launch: Launch, maps: int, resident: int = 1, scheduled: bool = False) -> str:
+    """The text of a module with one kernel. Where registers are short, LLVM may be asked to order instructions."""
     b = frame.w.b
     parameters = [f"ptr addrspace(1) align 16 %buffer{n}" for n in range(len(kernel.buffers))]
     parameters += [f"i64 %scalar{n}" for n in range(len(kernel.scalars))]
     parameters += [f"{_MAP} %map{n}" for n in range(maps)]
     lines = ["entry:", *b.scope.lines, "  ret void"]
-    threads = launch.threads[0]
+    threads, mark = launch.threads[0], f"{SCHEDULED} " if scheduled else ""
     return "\n".join(
         [
             f"@shared = external addrspace(3) global [0 x i8], align {ALIGNMENT}",
@@ -58,7 +60,7 @@ def module(kernel: Kernel, frame: Frame, launch: Launch, maps: int, resident: in
             f"define ptx_kernel void @{kernel.name}({', '.join(parameters)}) #0 {{",
             *lines,
             "}",
-            f'attributes #0 = {{ "nvvm.maxntid"="{threads},1,1" "nvvm.minctasm"="{resident}" }}',
+            f'attributes #0 = {{ "nvvm.maxntid"="{threads},1,1" "nvvm.minctasm"="{resident}" {mark}}}',
             "",
         ]
     )

@@ -28,9 +28,8 @@ from ....te.tensor_cores.layouts import (
     window_origin,
 )
 from ....te.tensor_cores.product import Product, Window
-from ...builder import Builder, Value
+from ...builder import Value
 from . import asm
-from .facts import GpuFacts
 from .frame import Frame, module
 from .results import Sums, store_pairs, store_staged
 from .split_sums import store_split
@@ -53,8 +52,7 @@ class ProductWriter:
 
     def __init__(self, kernel: Kernel, plan: Product, target: CudaTarget) -> None:
         self.plan, self.tile, self.memory = plan, plan.tile, plan.memory
-        builder = Builder(GpuFacts())  # type: ignore[arg-type]
-        self.frame = frame = Frame(kernel, builder, len(plan.maps))
+        self.frame = frame = Frame(kernel, target, len(plan.maps))
         self.w = w = frame.w
         self.thread_number = w.special("tid.x")
         self.block_number, self.blocks = w.special("ctaid.x"), w.special("nctaid.x")

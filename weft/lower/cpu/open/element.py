@@ -18,8 +18,8 @@ from ....te.printer import show
 from ....te.schedule import bind_shared, inline
 from ....te.tensor import Tensor
 from ....te.visit import loads, parts, postorder, rewrite
+from ...axes import Axis, Nest
 from ...group import reached_tensors
-from ..nest import Axis, Nest
 from ..open_stages import nest_kernel
 
 # Shapes for which an operator is asked what it does to an element, which must not depend on them.

@@ -11,7 +11,7 @@ from ....te.loops import For, Store
 from ....te.schedule import bind_shared
 from ....te.simplify_loops import statements
 from ....te.visit import postorder, rewrite, same, substitute
-from ..nest import Nest
+from ...axes import Nest
 
 
 def with_reuse(nests: list[Nest], rows: int) -> list[Nest]:

@@ -13,7 +13,7 @@ from ....te.expr import Binary, Call, Cast, Const, Expr, Load, Var, as_expr, cas
 from ....te.loops import Alloc, Buffer, For, If, Let, Seq, Stmt, Store, buffer
 from ....te.simplify_loops import sequence, statements
 from ....te.visit import loads, postorder, rewrite, substitute
-from ..long_sums import adds
+from ...long_sums import adds
 from ..partial import with_accumulator
 
 PART = 64  # summands that are added up before they join the sum

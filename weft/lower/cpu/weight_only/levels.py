@@ -35,7 +35,7 @@ VECTORS = 4  # of columns in a panel
 LOWER_HALVES = 0x0F0F0F0F
 MAX_ROWS = 4  # of a tile of as many vectors as rows allow
 OTHERS = 4  # registers for what is not a sum
-AHEAD_BYTES = 2048  # how far ahead weights are asked for
+AHEAD_BYTES = 4096  # how far ahead weights are asked for
 ROUGHLY = 2  # products in the time of one of floats
 
 

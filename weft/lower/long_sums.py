@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...base.dtype import is_float
-from ...te.expr import Binary, Cast, Const, Expr, Load, Var, as_expr, const
-from ...te.loops import Alloc, Buffer, For, Kernel, Let, Seq, Stmt, Store, buffer
-from ...te.simplify_loops import sequence, statements
-from ...te.transform import lower_vectors
-from ...te.visit import free_of, parts, postorder, substitute, with_parts
+from ..base.dtype import is_float
+from ..te.expr import Binary, Cast, Const, Expr, Load, Var, as_expr, const
+from ..te.loops import Alloc, Buffer, For, Kernel, Let, Seq, Stmt, Store, buffer
+from ..te.simplify_loops import sequence, statements
+from ..te.transform import lower_vectors
+from ..te.visit import free_of, parts, postorder, substitute, with_parts
 
 BLOCK = 512  # summands
 LONG_SUM = 2 * BLOCK

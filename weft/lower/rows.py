@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from ...te.expr import Const, Expr, Load, Reduce, Var, as_expr
-from ...te.extents import is_open
-from ...te.linear import Linear, expression
-from ...te.loops import Buffer, buffer
-from ...te.schedule import inline
-from ...te.simplify import simplify
-from ...te.tensor import Tensor
-from ...te.visit import rewrite, substitute
-from ..access import address, continues
-from ..group import reached_tensors
-from ..stages import stages
-from .nest import Axis, turns_of
-from .pointwise import value_vars
+from ..te.expr import Const, Expr, Load, Reduce, Var, as_expr
+from ..te.extents import is_open
+from ..te.linear import Linear, expression
+from ..te.loops import Buffer, buffer
+from ..te.schedule import inline
+from ..te.simplify import simplify
+from ..te.tensor import Tensor
+from ..te.visit import rewrite, substitute
+from .access import address, continues
+from .axes import Axis, turns_of
+from .collapse import value_vars
+from .group import reached_tensors
+from .stages import stages
 
 
 class RowStage(NamedTuple):

@@ -1,0 +1,182 @@
+"""Every operator with a body on the GPU that is here, on the samples of the operator suite, against its reference:
+`python tests/gpu/run_operators.py [--samples N] [operator ...]` prints a table of those that fail, and how many passed.
+
+Kernels run one by one on memory that is filled with NaN. Operators are tried in batches, each in a process of its own
+with a limit; after a crash or a hang the operator that ran is named, and the rest go on in a new process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+ROOT = Path(__file__).resolve().parents[2]
+BATCH = 60  # operators of one process
+LIMIT = 240  # seconds that one process has
+QUIET = 30  # seconds in which an operator has to be done
+LARGEST = 200_000  # elements of a sample's inputs
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("operators", nargs="*")
+    parser.add_argument("--samples", type=int, default=4, help="of each operator, in each dtype")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        return work(options.operators, options.samples)
+    return supervise(options.operators or with_bodies(), options.samples)
+
+
+def supervise(names: list[str], samples: int) -> int:
+    start, rows, waiting = time.perf_counter(), {}, list(names)
+    while waiting:
+        batch, waiting = waiting[:BATCH], waiting[BATCH:]
+        done = run_batch(batch, samples)
+        rows |= done
+        rest = [name for name in batch if name not in done]
+        if rest and not done:  # it died before the first one was done
+            rows[rest[0]] = {"status": "crashed", "why": "the process ended"}
+            rest = rest[1:]
+        waiting = rest + waiting
+    failed = {name: row for name, row in rows.items() if row["status"] not in ("ok", "nothing to run")}
+    for name, row in sorted(failed.items()):
+        print(f"{name:<36} {row['status']:<9} {row['why'][:300]}")
+    ran = sum(row.get("ran", 0) for row in rows.values())
+    kernels = sum(row.get("kernels", 0) for row in rows.values())
+    good = sum(row["status"] == "ok" for row in rows.values())
+    empty = sorted(name for name, row in rows.items() if row["status"] == "nothing to run")
+    print(f"{good} operators agree, {len(failed)} do not, {len(empty)} have no sample that runs: {' '.join(empty)}")
+    print(f"{ran} samples, {kernels} kernels, {time.perf_counter() - start:.0f} s")
+    return 1 if failed else 0
+
+
+def run_batch(names: list[str], samples: int) -> dict[str, dict]:
+    """What a process says about each operator; those it did not come to are left out, but for the one it died in."""
+    command = [sys.executable, __file__, "--worker", "--samples", str(samples), *names]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
+        output, error = done.stdout, done.stderr
+    except subprocess.TimeoutExpired as late:
+        output, error = (
+            part.decode() if isinstance(part, bytes) else part or "" for part in (late.stdout, late.stderr)
+        )
+    rows: dict[str, dict] = {}
+    begun = None
+    for line in output.splitlines():
+        if not line.startswith("{"):
+            continue
+        row = json.loads(line)
+        if "begin" in row:
+            begun = row["begin"]
+        else:
+            rows[row.pop("name")] = row
+    if begun is not None and begun not in rows:
+        rows[begun] = {"status": "crashed", "why": " | ".join(error.strip().splitlines()[-3:]) or "no answer"}
+    return rows
+
+
+# In the process that runs operators
+
+
+def import_suite() -> None:
+    """The samples of the operator suite; they ask pytest only to skip what is missing."""
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "ops")]
+    try:
+        import pytest  # noqa: F401
+    except ImportError:
+        sys.modules["pytest"] = SimpleNamespace(skip=lambda *a, **k: None)  # type: ignore[assignment]
+    import importlib
+
+    import weft.ops  # noqa: F401
+
+    for path in sorted((ROOT / "tests" / "ops").glob("samples_*.py")):
+        try:
+            importlib.import_module(path.stem)
+        except ImportError as error:
+            print(f"# {path.name}: {error}", file=sys.stderr)
+
+
+def with_bodies() -> list[str]:
+    import_suite()
+    from weft.core.op import Op, list_ops
+
+    return [op.name for op in list_ops() if Op.compute.contains(op) or Op.kernels.contains(op)]
+
+
+def work(names: list[str], samples: int) -> int:
+    import faulthandler
+
+    import_suite()
+    for name in names:
+        print(json.dumps({"begin": name}), flush=True)
+        faulthandler.dump_traceback_later(QUIET, exit=True)
+        row = tried(name, samples)
+        faulthandler.cancel_dump_traceback_later()
+        print(json.dumps({"name": name, **row}), flush=True)
+        if row["status"] == "driver":
+            return 1  # what follows an error of the driver means nothing
+    return 0
+
+
+def tried(name: str, samples: int) -> dict:
+    from sample import all_samples
+
+    from weft.base.dtype import FLOAT32, as_dtype
+    from weft.base.errors import Error
+    from weft.core.op import Op
+    from weft.testing import op_check
+
+    op, ran, kernels = Op.get(name), 0, [0]
+    small = [s for s in all_samples(name) if sum(x.size for x in s.inputs) <= LARGEST]
+    chosen = [s for s in small if all(x.dtype.kind != "c" for x in s.inputs)][:samples]
+    narrow = [s for s in chosen if any(x.dtype == FLOAT32 for x in s.inputs)][:2]
+    cases = chosen + [op_check.narrowed(s, as_dtype(dtype)) for s in narrow for dtype in ("float16", "bfloat16")]
+    for sample in cases:
+        status, why = "ok", ""
+        try:
+            ran += compared(op, sample, kernels)
+        except Error as error:
+            status, why = "driver" if isinstance(error, RuntimeError) else "error", f"{type(error).__name__}: {error}"
+        except AssertionError as error:
+            status, why = "differs", " ".join(str(error).split())
+        except Exception as error:
+            status, why = "error", f"{type(error).__name__}: {error}"
+        if status != "ok":
+            return {"status": status, "why": why[:600], "ran": ran, "kernels": kernels[0]}
+    return {"status": "ok" if ran else "nothing to run", "why": "", "ran": ran, "kernels": kernels[0]}
+
+
+def compared(op, sample, kernels: list[int]) -> bool:
+    """Whether a sample ran; an AssertionError if it gives something else than the reference."""
+    from on_gpu import run_on_gpu
+
+    from weft.base.cuda_target import CudaTarget
+    from weft.base.errors import DTypeError
+    from weft.core.op import Op
+    from weft.lower.cuda.dispatch import LOWERING
+    from weft.testing import op_check
+
+    def run(kernel, arrays) -> None:
+        kernels[0] += 1
+        run_on_gpu(kernel, arrays)
+
+    try:
+        wanted = op_check.run_sample(op, sample)
+    except DTypeError:
+        return False  # it takes no 16-bit floats
+    given = op_check.run_kernels_of(op, sample, LOWERING, CudaTarget.create(), run)
+    if op in Op.mutates and op.mutates_of(op_check._params(op, sample)):
+        given = given[: op.outputs_of(op_check._params(op, sample))]
+    for index, (ours, theirs) in enumerate(zip(given, wanted)):
+        op_check._agree(ours, theirs, sample, f"output {index}")
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""Groups around products become kernels of tensor cores, with all that follows; the interpreter runs what they mean,
+against float64 numpy and, of convolutions, a sum over taps of it."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from weft.base.cuda_target import CudaTarget
+from weft.base.dtype import as_dtype
+from weft.core.graph import Graph
+from weft.core.infer import infer
+from weft.core.op import Op
+from weft.core.symbol import Variable
+from weft.lower.cuda.dispatch import LOWERING
+from weft.lower.group import Temporary
+from weft.passes.fuse import fusible_groups
+from weft.te.interpret import run_kernel
+from weft.te.loops import WholeKernel
+
+rng = np.random.default_rng(0)
+TARGET = CudaTarget()
+NUMPY = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
+BOUND = {"float16": 1e-2, "bfloat16": 8e-2, "float32": 5e-5}
+
+
+def drawn(*shape, dtype="float16"):
+    return rng.standard_normal(shape).astype(NUMPY[dtype])
+
+
+def ran(symbol, target=TARGET, whole=1, **given):
+    """The output of a graph, kernel by kernel; `whole`: how many of them are tensor cores' own."""
+    graph = Graph(symbol.outputs)
+    shapes = {name: array.shape for name, array in given.items()}
+    graph = infer(graph, shapes, {name: as_dtype(array.dtype) for name, array in given.items()})
+    memory = {}
+    for node in graph.indexed.nodes:
+        if node.op is None:
+            memory[node] = np.array(given[node.name])
+    kernels = []
+    for group in fusible_groups(graph, dense=LOWERING.dense):
+        kernels += LOWERING.lower(group, graph.fact, target)
+    assert sum(isinstance(kernel.kernel.body, WholeKernel) for kernel in kernels) == whole
+
+    def array_of(place):
+        if isinstance(place, Temporary):
+            return memory.setdefault(place, np.full(place.shape, np.nan, place.dtype))
+        if place.node not in memory:
+            fact = graph.fact(place)
+            memory[place.node] = np.full(fact.shape, np.nan, fact.dtype)
+        return memory[place.node]
+
+    for kernel, places, _ in kernels:
+        arrays = [array_of(place) for place in places]
+        fitting = [a.reshape([int(e.value) for e in b.shape]) for a, b in zip(arrays, kernel.buffers)]
+        run_kernel(kernel, fitting)
+    return memory[graph.outputs[0].node].astype(np.float64)
+
+
+def op(name, *inputs, **attrs):
+    return Op.get(name)(*inputs, **attrs)
+
+
+@pytest.mark.parametrize("dtype", list(NUMPY))
+def test_dense_bias_residual_relu(dtype):
+    x, w, b, r = (
+        drawn(2, 3, 16, dtype=dtype),
+        drawn(8, 16, dtype=dtype),
+        drawn(8, dtype=dtype),
+        drawn(2, 3, 8, dtype=dtype),
+    )
+    names = [Variable(name) for name in "xwbr"]
+    made = op("relu", op("elemwise_add", op("dense", *names[:3], units=8), names[3]))
+    got = ran(made, x=x, w=w, b=b, r=r)
+    wide = [a.astype(np.float64) for a in (x, w, b, r)]
+    np.testing.assert_allclose(got, np.maximum(wide[0] @ wide[1].T + wide[2] + wide[3], 0), atol=BOUND[dtype])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+def test_products_of_any_order(turned, dtype):
+    a, b = drawn(8, 16, dtype=dtype), drawn(16, 24, dtype=dtype)
+    stored = [x.T.copy() if t else x for x, t in zip((a, b), turned)]
+    attrs = {"transpose_a": turned[0], "transpose_b": turned[1]}
+    got = ran(op("matmul", Variable("a"), Variable("b"), **attrs), a=stored[0], b=stored[1])
+    np.testing.assert_allclose(got, a.astype(np.float64) @ b.astype(np.float64), atol=BOUND[dtype])
+
+
+def test_batches_that_share_matrices():
+    a, b = drawn(2, 3, 8, 16), drawn(3, 16, 8)
+    got = ran(op("batch_matmul", Variable("a"), Variable("b")), a=a, b=b)
+    np.testing.assert_allclose(got, a.astype(np.float64) @ b.astype(np.float64), atol=1e-2)
+
+
+def test_tf32_is_one_pass():
+    x, w = drawn(4, 8, dtype="float32"), drawn(8, 8, dtype="float32")
+    made = op("dense", Variable("x"), Variable("w"), units=8, use_bias=False)
+    target = TARGET.changed(precision="tf32")
+    group = fusible_groups(infer(Graph(made.outputs), {"x": (4, 8), "w": (8, 8)}, {"x": as_dtype("float32")}))[0]
+    graph = infer(Graph(made.outputs), {"x": (4, 8), "w": (8, 8)}, {"x": as_dtype("float32"), "w": as_dtype("float32")})
+    assert len(LOWERING.lower(group, graph.fact, target)) == 1
+    assert len(LOWERING.lower(group, graph.fact, TARGET)) == 3  # the rest of both operands first
+    np.testing.assert_allclose(ran(made, target, x=x, w=w), x.astype(np.float64) @ w.T.astype(np.float64), atol=5e-5)
+
+
+def test_convolution_in_nhwc():
+    x, w, b = drawn(2, 5, 4, 8), drawn(8, 3, 2, 8), drawn(8)
+    attrs = {"channels": 8, "kernel_size": (3, 2), "strides": (2, 1), "padding": (1, 0, 1, 1)}
+    layouts = {"layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
+    made = op("relu", op("conv2d", Variable("x"), Variable("w"), Variable("b"), **attrs, **layouts))
+    padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (0, 1), (0, 0)))
+    wanted = np.zeros((2, 3, 4, 8))
+    for r in range(3):
+        for s in range(2):
+            wanted += padded[:, r : r + 5 : 2, s : s + 4] @ w[:, r, s].astype(np.float64).T
+    got = ran(made, x=x, w=w, b=b)
+    np.testing.assert_allclose(got, np.maximum(wanted + b, 0), atol=2e-2)
+
+
+def test_what_tensor_maps_cannot_see_goes_by_loops():
+    x, w = drawn(3, 7), drawn(5, 7)
+    made = op("dense", Variable("x"), Variable("w"), units=5, use_bias=False)
+    got = ran(made, whole=0, x=x, w=w)
+    np.testing.assert_allclose(got, x.astype(np.float64) @ w.T.astype(np.float64), atol=1e-2)
+
+
+def attended(q, k, v, scale, seen=None, mask=0.0):
+    """Attention in float64; where `seen` is False a key does not count, and a query that sees none gives zeros."""
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    scores = q @ k.swapaxes(-1, -2) * scale + mask
+    scores = scores if seen is None else np.where(seen, scores, -np.inf)
+    top = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
+    total = weights.sum(-1, keepdims=True)
+    return weights / np.where(total == 0, 1, total) @ v
+
+
+@pytest.mark.parametrize(
+    ("causal", "mask"), [(False, "none"), (True, "none"), (False, "boolean"), (False, "additive"), (True, "additive")]
+)
+def test_attention_with_masks(causal, mask):
+    q, k, v = drawn(2, 2, 5, 8), drawn(2, 2, 6, 8), drawn(2, 2, 6, 8)
+    given = {"q": q, "k": k, "v": v}
+    seen = np.tri(5, 6, dtype=bool) if causal else None
+    added = 0.0
+    if mask == "boolean":
+        given["m"] = rng.random((2, 1, 5, 6)) > 0.4
+        given["m"][0, 0, 2] = False
+        seen = given["m"]
+    elif mask == "additive":
+        given["m"] = drawn(6)
+        added = given["m"].astype(np.float64)
+    made = op("scaled_dot_product_attention", *map(Variable, given), is_causal=causal, mask=mask)
+    np.testing.assert_allclose(ran(made, **given), attended(q, k, v, 8**-0.5, seen, added), atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_attention_over_a_packed_projection(dtype):
+    """Heads are read where they lie; float32 goes stage by stage."""
+    batch, tokens, heads, width = 2, 4, 2, 8
+    packed = drawn(batch, tokens, 3 * heads * width, dtype=dtype)
+    mask = drawn(batch, 1, tokens, 1, dtype=dtype)
+    line = 3 * heads * width
+    steps = (tokens * line, width, line, 1)
+    made = op(
+        "_strided_attention",
+        *[Variable("x")] * 3,
+        Variable("m"),
+        batch=(batch, heads),
+        queries=tokens,
+        keys=tokens,
+        width=width,
+        values=width,
+        query=(0, *steps),
+        key=(heads * width, *steps),
+        value=(2 * heads * width, *steps),
+        out_axes=(0, 2, 1, 3),
+        scale=0.3,
+        masked=True,
+    )
+    got = ran(made, whole=int(dtype == "float16"), x=packed, m=mask)
+    q, k, v = packed.reshape(batch, tokens, 3, heads, width).transpose(2, 0, 3, 1, 4)
+    wanted = attended(q, k, v, 0.3, mask=mask.astype(np.float64).swapaxes(-1, -2)).transpose(0, 2, 1, 3)
+    np.testing.assert_allclose(got, wanted, atol=BOUND[dtype])

@@ -1,0 +1,16 @@
+"""The backend of CPUs, put together from its parts in each room."""
+
+from __future__ import annotations
+
+from ...base.cpu_target import CpuTarget
+from ...codegen.cpu.compile import CODEGEN
+from ...lower.cpu.dispatch import LOWERING
+from ...lower.cpu.layouts import LAYOUT_RULES
+from ...lower.cpu.weight_only.levels import LEVEL_RULES
+from ...lower.cpu.words.byte_layouts import BYTE_RULES
+from ...lower.cpu.words.pair_layouts import PAIR_RULES
+from ...runtime.cpu.executor import RUNTIME
+from ..backend import Backend
+
+RULES = {**LAYOUT_RULES, **BYTE_RULES, **PAIR_RULES, **LEVEL_RULES}
+CPU = Backend[CpuTarget](RUNTIME, LOWERING, CODEGEN, RULES)

@@ -1,0 +1,110 @@
+"""What operators prefer on a GPU: the rules that AlterOpLayout asks.
+
+Convolutions work on pictures whose channels are next to each other, which tensor maps read by windows; channels are
+rounded up to what such maps take. A first layer of few channels and strides of two takes each square of four pixels for
+one pixel of four times as many channels. With constant filters all that is done to them is done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...base.cuda_target import CudaTarget
+from ...base.dtype import FLOAT32
+from ...base.shape import is_static
+from ...core.ir import Fact
+from ...core.op import Op
+from ...core.schema import canonical
+from ...core.symbol import Symbol
+from ...ops.nn import conv  # noqa: F401  the operators used here
+from ...ops.nn._convolution import convolution_of
+from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
+from .product import COPY_BYTES, KINDS
+
+NHWC = {"layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
+NHWC_GROUPED = {"layout": "NHWC", "kernel_layout": "HWIO", "out_layout": "NHWC"}
+RESULT_CHANNELS = 8  # what results are multiples of, so that they are stored by tensor maps
+STEM_CHANNELS = 4  # up to which squares of pixels are taken together
+
+
+def channels_last_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CudaTarget) -> Symbol | None:
+    """conv2d on channels that are next to each other; None where it is written so, or of a dtype of its own."""
+    written = params.layout == "NCHW" and params.kernel_layout == "OIHW" and params.out_layout in ("NCHW", "__undef__")
+    shape, dtype = facts[0].shape, facts[0].dtype
+    if not written or dtype not in KINDS or not is_static(shape) or params.out_dtype != "same":
+        return None
+    data, weight, *bias = inputs
+    if params.groups > 1:
+        return Op.get("conv2d")(data, weight, *bias, **{**canonical(params), **NHWC_GROUPED})
+    channels, axis, unit = shape[1], 1, COPY_BYTES // dtype.itemsize
+    if _is_stem(params, channels):
+        data, weight, params = _of_squares(params, data, weight, shape)
+        channels, axis = 4 * channels, 3
+    data, weight = (_with_zeros(side, axis, -channels % unit) for side in (data, weight))
+    more = -params.channels % RESULT_CHANNELS
+    weight, bias = _with_zeros(weight, 0, more), [_with_zeros(b, 0, more, 1) for b in bias]
+    attrs = {**canonical(replace(params, channels=params.channels + more)), **NHWC}
+    made = Op.get("conv2d")(data, weight, *bias, **attrs)
+    if not more:
+        return made
+    plain = Op.get("__layout_transform__")(made, src_layout="NHWC", dst_layout="NCHW")
+    return Op.get("strided_slice")(plain, begin=(0, 0), end=(2**31 - 1, params.channels))
+
+
+def _with_zeros(value: Symbol, axis: int, more: int, rank: int = 4) -> Symbol:
+    """A tensor with some zeros behind it, along an axis."""
+    if not more:
+        return value
+    return Op.get("pad")(value, pad_width=tuple((0, more if n == axis else 0) for n in range(rank)))
+
+
+def _is_stem(params: Any, channels: int) -> bool:
+    down, across = convolution_of(params).windows
+    plain = (down.stride, across.stride, down.dilation, across.dilation) == (2, 2, 1, 1)
+    return plain and channels <= STEM_CHANNELS and min(down.size, across.size) > 2
+
+
+def _of_squares(params: Any, data: Symbol, weight: Symbol, shape: Sequence[int]) -> tuple[Symbol, Symbol, Any]:
+    """A convolution with strides of two as one with strides of one over squares of pixels, channels last: taps are
+    rounded up to an even number, and zeros around the picture to what those reach."""
+    windows = convolution_of(params).windows
+    count, channels, *extents = shape
+    taps = [window.size + window.size % 2 for window in windows]
+    results = [window.out_extent(extent) for window, extent in zip(windows, extents)]
+    needed = [2 * (int(results[n] or 0) - 1) + taps[n] for n in (0, 1)]
+    around = tuple(
+        (window.before, max(need - extent - window.before, 0)) for window, need, extent in zip(windows, needed, extents)
+    )
+    padded = Op.get("pad")(data, pad_width=((0, 0), (0, 0), *around))
+    cut = Op.get("strided_slice")(padded, begin=(0, 0, 0, 0), end=(count, channels, *needed))
+    filters = Op.get("pad")(
+        weight, pad_width=((0, 0), (0, 0), *((0, tap - window.size) for tap, window in zip(taps, windows)))
+    )
+    squares = [_squares(cut, (count, channels, *needed)), _squares(filters, (params.channels, channels, *taps))]
+    size = (taps[0] // 2, taps[1] // 2)
+    changed = replace(params, kernel_size=size, strides=(1, 1), padding=(0, 0))
+    return squares[0], squares[1], changed
+
+
+def _squares(x: Symbol, shape: Sequence[int]) -> Symbol:
+    """(n, c, 2h, 2w) as (n, h, w, 4c)."""
+    count, channels, height, width = shape
+    split = Op.get("reshape")(x, shape=(count, channels, height // 2, 2, width // 2, 2))
+    turned = Op.get("transpose")(split, axes=(0, 2, 4, 3, 5, 1))
+    return Op.get("reshape")(turned, shape=(count, height // 2, width // 2, 4 * channels))
+
+
+def turned_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CudaTarget) -> Symbol | None:
+    """float32 is read along the sums only: a matrix of weights that lies across them is turned once."""
+    data, weight = inputs
+    plain = facts[0].dtype == facts[1].dtype == FLOAT32 and not params.transpose_a and not params.transpose_b
+    matrix = facts[1].shape is not None and len(facts[1].shape) == 2 and facts[1].layout.defined is False
+    if not plain or not matrix or weight.outputs[0].node.op is not None:
+        return None
+    turned = Op.get("transpose")(weight, axes=(1, 0))
+    return Op.get("matmul")(data, turned, transpose_b=True)
+
+
+LAYOUT_RULES = {"conv2d": channels_last_conv2d, "matmul": turned_matmul}

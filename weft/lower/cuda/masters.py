@@ -1,0 +1,303 @@
+"""Groups whose master is a product or a convolution: by tensor cores where they take its dtypes and sizes, else by the
+schedule of any stage.
+
+Products of float32 stay float32: operands are cut into the part that tensor cores read and the rest, and sums go over
+the products of both (see `Request.rest`). A target that says tf32 leaves the rest out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from ... import te
+from ...base.cuda_target import CudaTarget
+from ...base.dtype import FLOAT32, DType
+from ...base.shape import is_static
+from ...core.fused import FusedGroup
+from ...core.ir import Fact, Node, NodeEntry
+from ...ops.nn._convolution import convolution_of
+from ...te.build import KernelBuilder
+from ...te.expr import Expr, Load, Var, as_expr, call
+from ...te.loops import Buffer
+from ...te.tensor import Tensor
+from ...te.tensor_cores.product import Window
+from ...te.visit import loads
+from ..epilogue import Epilogue
+from ..group import LoweredKernel, Strides, Temporary, kernel_name, lower_stages
+from .product import KINDS, Matrices, Request, fits_copies, write_product
+from .stage import stage_kernel
+
+Facts = Callable[[NodeEntry], Fact]
+WGMMA = 90  # the architecture that the templates are for
+MAX_CORNER, MAX_STRIDE = 127, 8  # how far windows may reach outside of a picture, and lie apart
+
+
+@dataclass(frozen=True)
+class Side:
+    """An operand as a graph has it: an entry or a temporary, matrices of `rows` by k, or k by rows where `turned`."""
+
+    place: Hashable
+    dtype: DType
+    shape: tuple[int, ...]
+    leading: tuple[int, ...] = ()
+    turned: bool = False
+    window: Window | None = None
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Multiplied:
+    """A master as a product: `bias` is one of its inputs."""
+
+    a: Side
+    b: Side
+    leading: tuple[int, ...]
+    rows: int
+    columns: int
+    depth: int
+    bias: NodeEntry | None = None
+    before: tuple[LoweredKernel, ...] = ()  # kernels that make operands what they have to be
+    rests: tuple[Temporary, ...] = ()  # of both operands, for sums in three passes
+
+
+def master_kernels(
+    group: FusedGroup, fact: Facts, target: CudaTarget, strides: Strides | None = None
+) -> list[LoweredKernel]:
+    """The kernels of a group whose master is in `READERS`."""
+    made = None if strides else _by_tensor_cores(group, fact, target)
+    return lower_stages(group, fact, target, stage_kernel, strides) if made is None else made
+
+
+def _by_tensor_cores(group: FusedGroup, fact: Facts, target: CudaTarget) -> list[LoweredKernel] | None:
+    node = group.master or group.nodes[0]
+    ends = [fact(entry) for entry in (*node.inputs, NodeEntry(node), *group.outputs)]
+    if target.sm != WGMMA or not target.has_own_code or len(group.outputs) != 1:
+        return None
+    if not set(node.inputs) <= set(group.inputs) or not all(is_static(end.shape) and prod(end.shape) for end in ends):
+        return None
+    dtype = ends[0].dtype
+    alike = all(end.dtype == dtype for end in ends[:-1]) and ends[-1].dtype in KINDS
+    if dtype not in KINDS or not alike or ends[-1].shape != ends[-2].shape:
+        return None
+    multiplied = READERS[node.op_name](node, fact)
+    if multiplied is None:
+        return None
+    if dtype == FLOAT32:
+        multiplied = _by_rows(multiplied, target)
+    if not _fits(multiplied):
+        return None
+    if dtype == FLOAT32 and target.precision == "fp32":
+        multiplied = _with_rests(multiplied, target)
+    return [*multiplied.before, _written(group, fact, multiplied, target)]
+
+
+def _fits(made: Multiplied) -> bool:
+    """Whether tensor maps can see the operands, and pairs of results are stored whole."""
+    if made.columns % 2:
+        return False
+    for side, rows in ((made.a, made.rows), (made.b, made.columns)):
+        if side.window is not None:
+            if not fits_copies(side.window.channels, side.dtype):
+                return False
+        elif not fits_copies(rows if side.turned else made.depth, side.dtype):
+            return False
+    return True
+
+
+# What masters are as products
+
+
+def _dense(node: Node, fact: Facts) -> Multiplied:
+    data, weight = (_side(entry, fact) for entry in node.inputs[:2])
+    *leading, depth = data.shape
+    bias = node.inputs[2] if node.params.use_bias else None
+    return Multiplied(data, weight, (), prod(leading), node.params.units, depth, bias)
+
+
+def _matmul(node: Node, fact: Facts) -> Multiplied | None:
+    a, b = (_side(entry, fact) for entry in node.inputs)
+    turned = node.params.transpose_a, not node.params.transpose_b
+    if len(b.shape) != 2 or len(a.shape) < 2 or (turned[0] and len(a.shape) > 2):
+        return None
+    rows = a.shape[1] if turned[0] else prod(a.shape[:-1])
+    depth = a.shape[0] if turned[0] else a.shape[-1]
+    columns = b.shape[1] if turned[1] else b.shape[0]
+    return Multiplied(replace(a, turned=turned[0]), replace(b, turned=turned[1]), (), rows, columns, depth)
+
+
+def _batch_matmul(node: Node, fact: Facts) -> Multiplied:
+    a, b = (_side(entry, fact) for entry in node.inputs)
+    turned = node.params.transpose_a, not node.params.transpose_b
+    out = fact(NodeEntry(node)).shape
+    assert is_static(out)
+    depth = a.shape[-2] if turned[0] else a.shape[-1]
+    sides = [replace(s, turned=t, leading=s.shape[:-2]) for s, t in zip((a, b), turned)]
+    return Multiplied(sides[0], sides[1], out[:-2], out[-2], out[-1], depth)
+
+
+def _conv2d(node: Node, fact: Facts) -> Multiplied | None:
+    conv, params = convolution_of(node.params), node.params
+    if params.groups != 1 or (str(conv.data), str(conv.kernel), str(conv.out)) != ("NHWC", "OHWI", "NHWC"):
+        return None
+    data, weight = (_side(entry, fact) for entry in node.inputs[:2])
+    out = fact(NodeEntry(node)).shape
+    assert is_static(out)
+    count, height, width, channels = data.shape
+    image, (down, across) = (out[1], out[2]), conv.windows
+    bias = node.inputs[2] if params.use_bias else None
+    rows, depth = count * image[0] * image[1], down.size * across.size * channels
+    plain = [(axis.size, axis.stride, axis.before, axis.after) == (1, 1, 0, 0) for axis in conv.windows]
+    if all(plain):
+        return Multiplied(data, weight, (), rows, out[3], depth, bias)
+    if any(max(axis.reach, axis.before) > MAX_CORNER or axis.stride > MAX_STRIDE for axis in conv.windows):
+        return None
+    flat = te.loops.buffer("window", data.dtype, (1,))
+    pictures = (count, height, width, channels)
+    window = Window(
+        flat,
+        pictures,
+        image,
+        (down.size, across.size),
+        (down.stride, across.stride),
+        (down.before, across.before),
+        (down.dilation, across.dilation),
+    )
+    return Multiplied(replace(data, window=window), weight, (), rows, out[3], depth, bias)
+
+
+def _side(entry: NodeEntry, fact: Facts) -> Side:
+    shape, dtype = fact(entry)[:2]
+    assert is_static(shape)
+    assert dtype is not None
+    return Side(entry, dtype, shape)
+
+
+READERS: dict[str, Callable[[Node, Facts], Multiplied | None]] = {
+    "dense": _dense,
+    "matmul": _matmul,
+    "batch_matmul": _batch_matmul,
+    "conv2d": _conv2d,
+}
+
+
+# Operands of float32
+
+
+def _by_rows(made: Multiplied, target: CudaTarget) -> Multiplied:
+    """Tensor cores read float32 along k only: what is stored by columns is turned first."""
+    before, sides = list(made.before), []
+    for number, side in enumerate((made.a, made.b)):
+        if side.turned:
+            shape = (*side.shape[:-2], side.shape[-1], side.shape[-2])
+            there = Temporary(number, shape, side.dtype)
+            x = te.placeholder(side.shape, side.dtype, "stored")
+            swapped = te.compute(shape, lambda *i, x=x: x[(*i[:-2], i[-1], i[-2])], name="turned")
+            before.append(stage_kernel("turned", swapped, {x: side.place, swapped: there}, target))
+            side = replace(side, place=there, shape=shape, turned=False)
+        sides.append(side)
+    return replace(made, a=sides[0], b=sides[1], before=tuple(before))
+
+
+def _with_rests(made: Multiplied, target: CudaTarget) -> Multiplied:
+    """Kernels that compute what tensor cores do not read of operands go before the product."""
+    before, rests = list(made.before), []
+    for number, side in enumerate((made.a, made.b), 2):
+        there = Temporary(number, side.shape, side.dtype)
+        x: Tensor = te.placeholder(side.shape, side.dtype, "whole")
+        rest = te.compute(side.shape, lambda *i, x=x: call("tf32_rest", x[i]), name="rest")
+        before.append(stage_kernel("tf32_rest", rest, {x: side.place, rest: there}, target))
+        rests.append(there)
+    return replace(made, before=tuple(before), rests=tuple(rests))
+
+
+# The kernel
+
+
+def _written(group: FusedGroup, fact: Facts, made: Multiplied, target: CudaTarget) -> LoweredKernel:
+    b = KernelBuilder(kernel_name(group))
+    sides, arguments = (made.a, made.b), [made.a.place, made.b.place]
+    buffers = [b.arg(name, side.dtype, (side.elements,)) for name, side in zip("ab", sides)]
+    rest = tuple(b.arg(f"{name}_rest", there.dtype, (prod(there.shape),)) for name, there in zip("ab", made.rests))
+    arguments += made.rests
+    bias = None
+    if made.bias is not None:
+        bias = b.arg("bias", made.a.dtype, (made.columns,))
+        arguments.append(made.bias)
+    epilogue = Epilogue(b, group, fact) if group.master is not None else None
+    arguments += [] if epilogue is None else epilogue.arguments
+    shape, dtype = fact(group.outputs[0])[:2]
+    assert is_static(shape)
+    assert dtype is not None
+    out = b.arg("out", dtype, (prod(shape),))
+    lines = (*made.leading, made.rows) if made.leading else shape[:-1]
+
+    def finish(total: Expr, batch: Expr, row: Expr, column: Expr) -> Expr:
+        value = total if bias is None else total + bias[column]
+        if epilogue is None:
+            return value
+        at = [*_index(batch, made.leading), row] if made.leading else _index(row, lines)
+        return epilogue.finished(value, [*at, column])
+
+    left: Matrices | Window
+    if made.a.window is not None:
+        left = replace(made.a.window, buffer=buffers[0])
+    else:
+        left = _matrices(buffers[0], made.a, made.leading)
+    request = Request(
+        left, _matrices(buffers[1], made.b, made.leading), prod(made.leading), made.rows, made.columns, made.depth, out,
+        finish, KINDS[made.a.dtype], _beside(finish, out, shape, made), rest or None, made.a.dtype,
+    )  # fmt: skip
+    kernel = write_product(b, request, target)
+    return LoweredKernel(kernel, (*arguments, group.outputs[0]), prod(shape) * made.depth)
+
+
+def _matrices(buffer: Buffer, side: Side, leading: Sequence[int]) -> Matrices:
+    own = side.leading
+    if not leading or prod(own) == 1:
+        return Matrices(buffer, 1, side.turned)
+    padded = (*(1,) * (len(leading) - len(own)), *own)
+
+    def matrix(number: Expr) -> Expr:
+        if padded == tuple(leading):
+            return number
+        place: Any = as_expr(0)
+        for at, extent in zip(_index(number, leading), padded):
+            place = place * extent + (at if extent > 1 else 0)
+        return place
+
+    return Matrices(buffer, prod(own), side.turned, matrix)
+
+
+def _index(number: Expr, extents: Sequence[int]) -> list[Expr]:
+    """A number counted along axes, row-major."""
+    found: list[Expr] = []
+    left = prod(extents)
+    for extent in reversed(extents):
+        left //= extent
+        found.append(as_expr(0) if extent == 1 else number if left == 1 else number % extent)
+        number = number if extent == 1 else number // extent
+    return found[::-1]
+
+
+def _beside(finish: Any, out: Buffer, shape: Sequence[int], made: Multiplied) -> Buffer | None:
+    """A tensor of the result's shape and dtype that is read at the result's index alone."""
+    batch, row, column = (Var(name) for name in ("batch", "row", "column"))
+    value = finish(Var("total", made.a.dtype), batch, row, column)
+    found: dict[Buffer, list[Load]] = {}
+    for load in loads(value):
+        found.setdefault(load.source, []).append(load)  # type: ignore[arg-type]
+    for buffer, reads in found.items():
+        extents = tuple(int(extent.value) for extent in buffer.shape)  # type: ignore[attr-defined]
+        alone = len({tuple(map(id, load.indices)) for load in reads}) == 1 and reads[0].mask is None
+        if buffer.dtype == out.dtype and extents == tuple(shape) and alone and reads[0].indices[-1] is column:
+            rows = made.leading or shape[:-1]
+            wanted = [*_index(batch, rows), row] if made.leading else _index(row, rows)
+            if all(te.same(a, b) for a, b in zip(reads[0].indices[:-1], wanted)):
+                return buffer
+    return None
