@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from ..convert import quantize_model
 from ..progress import Stages
-from ..quantize import quantize_model
 from .options import examples, given_shapes, json_option, model_argument, shape_option, show, threads_option
 
 
