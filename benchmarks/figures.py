@@ -498,6 +498,26 @@ def integer_speed() -> Iterator[Figure]:
     yield Figure(f"product of {side} x {side} bytes, over floats'", best[0] / best[1], "x", 0, 0.7)
 
 
+# precision: products with weights of 16 bits, against floats.
+
+
+@group("precision")
+def narrow_products() -> Iterator[Figure]:
+    rng, sym = np.random.default_rng(0), weft.symbol
+    for rows, bound in ((128, 0.67), (1, 0.8)):
+        x, w = (rng.standard_normal(shape).astype("f") for shape in ((rows, 768), (3072, 768)))
+        y = sym.dense(Variable("x"), Variable("w"), units=3072, use_bias=False)
+        models = [
+            weft.compile((y, {"w": w}), shape={"x": x.shape}, threads=1, precision=precision)
+            for precision in ("bf16", "fp32")
+        ]
+        best = [float("inf"), float("inf")]
+        for _ in range(10 * ROUNDS):
+            for number, model in enumerate(models):
+                best[number] = min(best[number], _clock(lambda model=model, x=x: model.run({"x": x}))[0])
+        yield Figure(f"product of {rows} rows in bf16, over fp32's", best[0] / best[1], "x", 0, bound)
+
+
 # compiled: whole training steps as programs, against PyTorch's eager ones.
 
 

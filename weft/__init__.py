@@ -87,6 +87,7 @@ _NAMES = {
     "list_ops": "core.op",
     "compile": "jit.compile.entry",
     "CompiledModel": "compiler.model",
+    "quantize": "compiler.quantise.entry",
     "quantize_weights": "compiler.quantise.weight_levels",
     "save_param_dict": "base.param_dict",
     "load_param_dict": "base.param_dict",

@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "bisect": "Which pass, kernel or node makes a model differ.",
     "view": "Write a page that shows a model, and what weft makes of it.",
     "convert": "Write a model as ONNX.",
+    "quantize": "Write a model with products of bytes.",
     "ops": "The operators that weft has.",
     "doctor": "What weft found on this machine, and what is missing.",
     "cache": "Compiled kernels that are kept on disk.",

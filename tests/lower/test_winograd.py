@@ -67,3 +67,19 @@ def test_transforms_are_convolutions_and_exact_in_float32(m):
     data, weight = rng.standard_normal(m + 2), rng.standard_normal(3)
     found = a @ ((g @ weight) * (b @ data))
     np.testing.assert_allclose(found, np.correlate(data, weight), rtol=0, atol=1e-14)
+
+
+def test_what_follows_may_have_another_dtype():
+    """A convolution whose result is stored as bfloat16, against the same in float64."""
+    sym, rng = weft.symbol, np.random.default_rng(3)
+    x, w = (rng.standard_normal(shape).astype("f") for shape in ((1, 32, 12, 12), (32, 32, 3, 3)))
+    attrs = {"channels": 32, "kernel_size": (3, 3), "padding": (1, 1), "use_bias": False}
+    y = sym.conv2d(sym.Variable("x"), sym.Variable("w"), **attrs)
+    model = weft.compile((sym.cast(sym.relu(y), dtype="bfloat16"), {"w": w}), shape={"x": x.shape})
+    assert any("winograd" in kernel.name for kernel in model.report().kernels)
+    (found,) = model(x)
+    padded = np.pad(x.astype("d"), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    wanted = np.maximum(np.einsum("ncyxij,ocij->noyx", windows, w), 0)
+    assert str(found.dtype) == "bfloat16"
+    assert np.abs(found.astype("d") - wanted).max() <= 0.005 * wanted.max()

@@ -135,19 +135,50 @@ def integer_conv(rng, torch):
 
 
 def _panels(w, lanes):
-    """Filters (o, i, h, w) byte by byte."""
+    """Filters (o, i, h, w) number by number."""
     o, i, h, k = w.shape
-    fours = -(-i // 4)
-    panels = np.zeros((-(-o // lanes), h * k * fours, lanes, 4), np.int8)
+    together = 4 // w.dtype.itemsize
+    words = -(-i // together)
+    panels = np.zeros((-(-o // lanes), h * k * words, lanes, together), w.dtype)
     for n, c, y, x in np.ndindex(*w.shape):
-        panels[n // lanes, (y * k + x) * fours + c // 4, n % lanes, c % 4] = w[n, c, y, x]
+        panels[n // lanes, (y * k + x) * words + c // together, n % lanes, c % together] = w[n, c, y, x]
     return panels
 
 
-@samples("_byte_panels", system="numpy")
-def byte_panels(rng, _):
+@samples("_word_panels", system="numpy")
+def word_panels(rng, _):
     for shape, lanes in (((5, 6, 2, 3), 4), ((16, 8, 1, 1), 16), ((3, 3, 3, 3), 8), ((1, 1, 1, 1), 4)):
-        yield Sample([_levels(rng, shape, "int8")], {"lanes": lanes}, lambda w, n=lanes: _panels(w, n))
+        for w in (_levels(rng, shape, "int8"), rng.standard_normal(shape).astype("bfloat16")):
+            attrs = {"lanes": lanes, "together": 4 // w.dtype.itemsize}
+            yield Sample([w], attrs, lambda w, n=lanes: _panels(w, n))
+
+
+# Weights of 16 bits.
+
+
+def _double_product(x, w):
+    return (x.astype(np.float64) @ w.astype(np.float64).T).astype(np.float32)
+
+
+@samples("_narrow_dense", system="numpy")
+def narrow_dense(rng, _):
+    for leading, depth, units, dtype in (
+        ((3,), 7, 5, "bfloat16"),
+        ((2, 9), 20, 33, "float16"),
+        ((0,), 4, 3, "float16"),
+    ):
+        x = rng.standard_normal((*leading, depth)).astype(np.float32)
+        w = rng.standard_normal((units, depth)).astype(dtype)
+        yield Sample([x, w], {"units": units}, _double_product)
+
+
+@samples("_pair_matmul", system="numpy")
+def pair_matmul(rng, _):
+    for leading, depth, units, lanes in (((3,), 8, 5, 4), ((2, 9), 20, 33, 16), ((), 4, 16, 16), ((0,), 4, 3, 8)):
+        x = rng.standard_normal((*leading, depth)).astype("bfloat16")
+        w = rng.standard_normal((units, depth)).astype("bfloat16")
+        panels = _panels(w.reshape(units, depth, 1, 1), lanes)
+        yield Sample([x, panels], {"units": units}, lambda x, _, w=w: _double_product(x, w))
 
 
 @samples("_byte_image", system="numpy")

@@ -34,7 +34,7 @@ NOT_COMPUTED = {
     "yolo_reorg",
     "_yolo_reorg_grad",
     "_pack_panels",
-    "_byte_panels",
+    "_word_panels",
     "_byte_image",
     "_level_panels",
     "__layout_transform__",

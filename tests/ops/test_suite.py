@@ -37,7 +37,15 @@ WITHOUT_GRADIENT = {
     "_winograd_conv2d": "put in place when a model is built, after gradients are taken",
     "_strided_attention": "put in place when a model is built, after gradients are taken",
     **dict.fromkeys(
-        ("_byte_panels", "_byte_image", "_byte_matmul", "_byte_conv2d", "_byte_depthwise"),
+        (
+            "_word_panels",
+            "_byte_image",
+            "_byte_matmul",
+            "_byte_conv2d",
+            "_byte_depthwise",
+            "_narrow_dense",
+            "_pair_matmul",
+        ),
         "put in place when a model is built, after gradients are taken",
     ),
     **dict.fromkeys(
@@ -72,7 +80,7 @@ WITHOUT_GRADIENT = {
 # Operators whose body is a template of the lowering.
 BY_TEMPLATE = {"_winograd_conv2d", "_strided_attention"}
 # Operators whose rows are of float32, whatever their weights are.
-FLOAT32_ONLY = {"dense_levels", "_row_levels", "_level_matmul", "cached_attention"}
+FLOAT32_ONLY = {"_narrow_dense", "dense_levels", "_row_levels", "_level_matmul", "cached_attention"}
 # Operators without a body: LAPACK does the work, or numbers are complex, or loops end when all
 # elements are exact, or the memory is only named otherwise.
 ON_HOST = {

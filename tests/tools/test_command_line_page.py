@@ -6,6 +6,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from oracles import oracle
@@ -24,7 +25,9 @@ def test_commands_print_what_the_page_says(line, expected, tmp_path, monkeypatch
         oracle("onnxruntime")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
-    shutil.copy(Path(weft.__file__).parent / "data" / "digits.onnx", tmp_path)
+    data = Path(weft.__file__).parent / "data"
+    shutil.copy(data / "digits.onnx", tmp_path)
+    np.save(tmp_path / "images.npy", np.load(data / "digits.npz")["images"] / np.float32(16))
     program, *arguments = shlex.split(line)
     assert program == "weft"
     done = CliRunner().invoke(cli.main, arguments)

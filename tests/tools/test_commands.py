@@ -305,7 +305,7 @@ def test_labels(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["run", DIGITS, "--precision", "fp16"], 1, "--precision fp32"),
+        (["run", DIGITS, "--precision", "fp16"], 1, "'bf16'"),
         (["run", DIGITS, "--input", "other=random"], 1, "its inputs: input"),
         (["run", DIGITS, "--input", "input=random", "--repeat", 1], 0, ""),
         (["run", DIGITS, "--input", "random", "--repeat", 1], 0, ""),

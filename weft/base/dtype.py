@@ -27,6 +27,7 @@ _NAME_OF: dict[DType, str] = {dtype: name for name, dtype in NAMED_DTYPES.items(
 _STORED = frozenset(STORED_DTYPES.values())
 
 FLOAT32, FLOAT64, INT32, INT64, BOOL = (DTYPES[name] for name in ("float32", "float64", "int32", "int64", "bool"))
+FLOAT16, BFLOAT16 = DTYPES["float16"], DTYPES["bfloat16"]
 
 # NNVM's integer codes, as they appear in the `dtype` attribute of variables and in saved graphs.
 CODE_OF: dict[str, int] = {

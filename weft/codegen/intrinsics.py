@@ -55,6 +55,25 @@ def _isfinite(b: Builder, x: Value) -> Value:
     return b.compare("olt", b.fabs(x), b.like(x, float("inf")))
 
 
+def _dot_pairs(b: Builder, total: Value, x: Value, y: Value) -> Value:
+    """One instruction where the machine has it, else two products of what the halves of the bits stand for."""
+    bits = 32 * total.lanes
+    halves = [b.reinterpret(value, "bfloat") for value in (x, y)] if bits in (128, 256, 512) else []
+    if halves and b.has("avx512bf16"):
+        return b.call(f"x86.avx512bf16.dpbf16ps.{bits}", total, total, *halves)
+    if bits == 128 and b.has("bf16"):
+        return b.call("aarch64.neon.bfdot.v4f32.v8bf16", total, total, *halves)
+    (x_low, x_high), (y_low, y_high) = _halves(b, x), _halves(b, y)
+    return b.fma(x_high, y_high, b.fma(x_low, y_low, total))
+
+
+def _halves(b: Builder, pair: Value) -> tuple[Value, Value]:
+    """The two numbers of bfloat16 in the bits of a float32."""
+    bits = b.bits(pair)
+    low, high = b.binary("shl", bits, b.like(bits, 16)), b.binary("and", bits, b.like(bits, -65536))
+    return b.from_bits(low), b.from_bits(high)
+
+
 def _tf32_rest(b: Builder, x: Value) -> Value:
     """x without its first 19 bits, which tensor cores read."""
     pattern = b.bits(x)
@@ -66,6 +85,7 @@ _FLOAT: dict[str, Callable[..., Value]] = {
     "sqrt": lambda b, x: b.intrinsic("sqrt", x),
     "abs": lambda b, x: b.fabs(x),
     "fma": _fma,
+    "dot_pairs": _dot_pairs,
     "fmod": float_remainder,
     "isnan": _isnan,
     "isinf": _isinf,
@@ -119,7 +139,7 @@ def _dot_bytes(b: Builder, args: Sequence[Value], signed: bool) -> Value:
     if bits == 128 and b.has("i8mm"):
         return b.call("aarch64.neon.usdot.v4i32.v16i8", total, total, b.reinterpret(x, "i8"), b.reinterpret(y, "i8"))
     if bits in _PAIRS and b.has(_PAIRS[bits][0]):
-        return _dot_pairs(b, total, x, y, _PAIRS[bits][1])
+        return _dot_words(b, total, x, y, _PAIRS[bits][1])
     for shift in (0, 8, 16, 24):
         unsigned = b.binary("and", b.binary("lshr", x, b.like(x, shift)), b.like(x, 255))
         byte = b.binary("ashr", b.binary("shl", y, b.like(y, 24 - shift)), b.like(y, 24))
@@ -135,7 +155,7 @@ _PAIRS = {
 }
 
 
-def _dot_pairs(b: Builder, total: Value, x: Value, y: Value, instruction: str) -> Value:
+def _dot_words(b: Builder, total: Value, x: Value, y: Value, instruction: str) -> Value:
     """Bytes at even and at odd places, each of them as 16 bits."""
     words, bytes_ = b.reinterpret(x, "i16"), b.reinterpret(y, "i16")
     eight, low = b.like(words, 8), b.like(words, 255)

@@ -18,7 +18,7 @@ _REGISTER = {
     **{f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 _MEMORY = {**_REGISTER, "bool": "i8", "float16": "i16", "bfloat16": "i16"}
-BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
+BITS = {"i1": 1, "i8": 8, "i16": 16, "bfloat": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
 FLOATS = ("float", "double")
 
 

@@ -532,7 +532,8 @@ class _Assembler:
     def _info(self, name: str, symbol: str, nodes: Sequence[Node]) -> KernelInfo:
         sources = dict.fromkeys(source.name for node in nodes for source in self.graph.sources.get(node, (node,)))
         operators = tuple(node.op_name for node in nodes)
-        return KernelInfo(name, symbol, operators, tuple(sources), self.target.isa)
+        unit = self.lowering.unit(nodes, self.graph.fact, self.target)
+        return KernelInfo(name, symbol, operators, tuple(sources), unit)
 
     def _finish(self, start: float, hits: int) -> Assembled:
         slots, refs, arena_bytes = self.places.plan(Device(self.target.kind))

@@ -38,15 +38,13 @@ from ..runtime.program import Array, Program, TensorSpec, listed
 from ..runtime.report import Report, open_report, report_of
 from .backends import backend_of
 from .initial_values import initialised
-from .model_source import ModelSource, checked_specialise, packed, unpacked
+from .model_source import ModelSource, checked_precision, checked_specialise, packed, unpacked
 from .mutation import written_variables
 from .parts.delivery import Delivery
 from .parts.part import Look
 from .parts.schedule import Schedule
 from .prepare import as_arrays
 from .stages import reached
-
-PRECISIONS = ("fp32",)
 
 Progress = Callable[[int, int], None]
 Shapes = tuple[Any, ...]  # of all inputs, in order; behind them, the bytes of values that decide
@@ -88,6 +86,8 @@ def compile(
     `specialise="always"` makes code for each new set of input shapes alone, which may be faster; "auto"
     does so in the background, for shapes that are seen often and should gain by it. `target` may be
     another machine, whose code is then saved and run there.
+    `precision="bf16"` computes products with constant weights in bfloat16, summed in float32; "fp16-weights" keeps such
+    weights in float16 and computes in float32. All else is float32, always.
     `progress(done, total)` is called as kernels are made.
 
     >>> import numpy as np
@@ -100,8 +100,7 @@ def compile(
     array([[0., 2.],
            [3., 0.]], dtype=float32)
     """
-    if precision not in PRECISIONS:
-        raise InvalidValue(f"precision {precision!r}", why="weft computes in " + ", ".join(PRECISIONS))
+    checked_precision(precision)
     if isinstance(model, (str, os.PathLike)) and is_program(Path(model)):
         return _loaded(model, threads, shape, dtype, params)
     made = opened(
@@ -111,6 +110,7 @@ def compile(
         params=params,
         target=target,
         threads=threads,
+        precision=precision,
         opt_level=opt_level,
         specialise=specialise,
     )
@@ -126,6 +126,7 @@ def opened(
     params: Mapping[str, Any] | None = None,
     target: str | Target = "cpu",
     threads: int | None = None,
+    precision: str = "fp32",
     opt_level: int = 3,
     specialise: str = "never",
 ) -> CompiledModel:
@@ -138,7 +139,8 @@ def opened(
     symbol, own_params, shapes = _model(model, given_shapes(shape))
     values = {**own_params, **_copies(params)}
     _check_given({**shapes, **dtypes}, symbol, values)
-    source = ModelSource(symbol, values, shapes, dtypes, chosen, threads, opt_level, checked_specialise(specialise))
+    when, numbers = checked_specialise(specialise), checked_precision(precision)
+    source = ModelSource(symbol, values, shapes, dtypes, chosen, threads, opt_level, when, numbers)
     return CompiledModel(source)
 
 
@@ -264,6 +266,11 @@ class CompiledModel:
     def graph(self) -> Graph:
         """The model as it was read, with what is known of each value before any pass has run."""
         return self._graph
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it runs as one program, no shape of which values decide."""
+        return self._whole is not None
 
     @property
     def source(self) -> ModelSource:

@@ -21,6 +21,8 @@ from ..runtime.program import Array
 
 HOST = "cpu"  # whatever machine the model is loaded on
 SPECIALISE = ("never", "auto", "always")
+# What a model may be computed in, and the passes that see to it.
+PRECISIONS: dict[str, tuple[str, ...]] = {"fp32": (), "bf16": ("UseBfloat16",), "fp16-weights": ("UseFloat16",)}
 
 
 class ModelSource(NamedTuple):
@@ -34,6 +36,12 @@ class ModelSource(NamedTuple):
     threads: int | None
     opt_level: int
     specialise: str = "never"
+    precision: str = "fp32"
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """Those that run for its precision, whatever the level."""
+        return PRECISIONS[self.precision]
 
     def __repr__(self) -> str:
         return f"ModelSource({self.symbol!r} with {len(self.params)} parameters for {self.target.isa})"
@@ -46,6 +54,13 @@ def checked_specialise(when: object) -> str:
     return str(when)
 
 
+def checked_precision(precision: object) -> str:
+    """What products are computed in."""
+    if precision not in PRECISIONS:
+        raise InvalidValue(f"precision {precision!r}", why="it is one of " + ", ".join(map(repr, PRECISIONS)))
+    return str(precision)
+
+
 def packed(source: ModelSource) -> tuple[str, bytes]:
     """The source as JSON text and the bytes of its parameters."""
     fields = {
@@ -56,6 +71,7 @@ def packed(source: ModelSource) -> tuple[str, bytes]:
         "threads": source.threads,
         "opt_level": source.opt_level,
         "specialise": source.specialise,
+        "precision": source.precision,
     }
     return json.dumps(fields), bytes(save_param_dict(source.params))
 
@@ -75,6 +91,7 @@ def unpacked(state: Any) -> ModelSource:
             fields["threads"],
             fields["opt_level"],
             checked_specialise(fields["specialise"]),
+            checked_precision(fields.get("precision", "fp32")),
         )
     except Error as error:
         error.at("pickled model")

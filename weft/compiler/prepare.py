@@ -105,7 +105,7 @@ def prepare_typed(
         graph = apply_passes(graph, ("FuseQuantised",))
     if fold:
         graph, constants, own = folded(graph, constants, own, shared)
-    graph = optimize(graph, opt_level, add_pass, backend_of(target).layout_rules_for(target))
+    graph = optimize(graph, opt_level, add_pass, backend_of(target).layout_rules_for(target), constants)
     reached("graph", optimize, graph)
     if fold:
         graph, constants, own = folded(graph, constants, own, shared)

@@ -3,7 +3,7 @@ stage by stage, by the schedule of a backend."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -30,6 +30,7 @@ class Template(NamedTuple):
     make: Callable[..., list[LoweredKernel]]  # (group, fact, target), and strides if it takes them
     takes_strides: bool = False
     takes_open_sizes: bool = False
+    unit: Callable[..., str] | None = None  # (node, fact, target): what it multiplies by, if by more than its isa
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,14 @@ class Lowering(Generic[T]):
         """Whether kernels can be made for a node: it has them, a compute, or a template."""
         written = Op.compute.contains(node.op) or Op.kernels.contains(node.op)
         return written or node.op_name in self.templates
+
+    def unit(self, nodes: Sequence[Node], fact: Facts, target: T) -> str:
+        """By which instructions the kernels of a group compute."""
+        for node in nodes:
+            template = self.templates.get(node.op_name)
+            if template is not None and template.unit is not None:
+                return template.unit(node, fact, target)
+        return target.isa
 
     @property
     def dense(self) -> frozenset[str]:

@@ -34,7 +34,7 @@ def constant_part(graph: Graph, param_names: Iterable[str] = ()) -> tuple[Graph,
     >>> main.symbol.list_input_names(), part.attr("output_names")
     (['x', 'exp_a'], ['exp_a'])
     """
-    constant = _constant_nodes(graph, frozenset(param_names))
+    constant = constant_nodes(graph, frozenset(param_names))
     cut = _cut_entries(graph, constant)
     if not cut:
         return graph, None
@@ -55,7 +55,8 @@ def constant_part(graph: Graph, param_names: Iterable[str] = ()) -> tuple[Graph,
     return main, graph.replace(outputs=cut, attrs=attrs).trimmed()
 
 
-def _constant_nodes(graph: Graph, params: Collection[str]) -> set[Node]:
+def constant_nodes(graph: Graph, params: Collection[str]) -> set[Node]:
+    """Nodes whose values depend on these parameters and initialisers alone."""
     mutable = {graph.indexed.nodes[number] for number in graph.indexed.mutable_inputs}
     constant: set[Node] = set()
     for node in graph.indexed.nodes:

@@ -14,8 +14,11 @@ from ..core.op import Op
 from ..core.passes import apply_passes
 from .alter_op_layout import LAYOUT_RULES
 from .correct_layout import with_output_layouts
+from .narrow_products import CONSTANT_NAMES
 
 Rules = Mapping[str, Callable[..., Any]]  # operator -> f(params, inputs, facts) -> Symbol or None
+
+BY_NAME = 4  # above all levels
 
 # From which opt_level on a step runs. A build runs three of them itself: FuseQuantised before constants are folded,
 # PrecomputePrune, which needs the parameters' values, and OpFusion, which makes kernels and no graph.
@@ -36,6 +39,8 @@ OPT_PASS_LEVEL = {
     "ScaleFilters": 3,
     "NestConcatenates": 1,
     "SplitWide": 0,
+    "UseBfloat16": BY_NAME,
+    "UseFloat16": BY_NAME,
 }
 
 
@@ -73,6 +78,8 @@ PIPELINE = (
     ),
     Step("TransposedAsProducts", ("TransposedAsProducts",), "the convolutions it makes get layouts as any others"),
     Step("SkipIdleTaps", ("SkipIdleTaps",), "layouts and forms are chosen for the filters that are left"),
+    Step("UseBfloat16", ("UseBfloat16",), "chains are found, and layouts pack what weights become"),
+    Step("UseFloat16", ("UseFloat16",), "the same"),
     Step(
         "AlterOpLayout",
         ("NameAxes", "AlterOpLayout", "CorrectLayout", "SimplifyAlgebra", "CommonSubexpr"),
@@ -112,10 +119,15 @@ def in_preferred_layouts(graph: Graph, passes: Sequence[str], rules: Rules) -> G
 
 @collector_paused
 def optimize(
-    graph: Graph, opt_level: int = 2, add_pass: Collection[str] = (), layout_rules: Rules = MappingProxyType({})
+    graph: Graph,
+    opt_level: int = 2,
+    add_pass: Collection[str] = (),
+    layout_rules: Rules = MappingProxyType({}),
+    constants: Collection[str] = (),
 ) -> Graph:
     """The graph after every enabled step. Its inputs' shapes and dtypes must be inferred. Rules by operator's name say
-    which layouts the target likes; where those cannot be reconciled, layouts stay as they are.
+    which layouts the target likes; where those cannot be reconciled, layouts stay as they are. `constants` are the
+    variables whose values are known.
 
     >>> from weft.core.symbol import Variable
     >>> optimize(Graph(((Variable("x") + 0) * 2).outputs)).symbol.list_attr()
@@ -123,7 +135,9 @@ def optimize(
     """
     for step in PIPELINE:
         if pass_enabled(step.name, opt_level, add_pass):
-            if step.name != "AlterOpLayout":
+            if OPT_PASS_LEVEL[step.name] == BY_NAME:
+                graph = apply_passes(graph.replace(attrs={**graph.attrs, CONSTANT_NAMES: constants}), step.passes)
+            elif step.name != "AlterOpLayout":
                 graph = apply_passes(graph, step.passes)
             elif any(n.op in Op.alter_layout or n.op_name in layout_rules for n in graph.indexed.nodes):
                 with suppress(LayoutError):

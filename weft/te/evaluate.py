@@ -66,6 +66,15 @@ def _dot_bytes(total: Value, x: Value, y: Value) -> Value:
     return total
 
 
+def _dot_pairs(total: Value, x: Value, y: Value) -> Value:
+    """The products are exact in float64; sums are rounded one by one."""
+    left, right = (np.asarray(value, np.float32).view(np.int32) for value in (x, y))
+    for shift in (16, 0):  # the first number is in the lower half
+        a, b = ((np.left_shift(bits, shift) & -65536).view(np.float32).astype(np.float64) for bits in (left, right))
+        total = (a * b + total).astype(np.float32)
+    return total[()]
+
+
 _BINARY: dict[str, Function] = {
     "add": np.add,
     "sub": np.subtract,
@@ -115,6 +124,7 @@ _CALLS: dict[str, Function] = {
     "erf": lambda x: np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)[()],
     "pow": np.power,
     "fma": _fma,
+    "dot_pairs": _dot_pairs,
     "tf32_rest": _tf32_rest,
 }
 _INTEGER_CALLS: dict[str, Function] = {

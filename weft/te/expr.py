@@ -41,6 +41,7 @@ INTRINSICS: dict[str, int] = {
     **dict.fromkeys("pow atan2 fmod".split(), 2),
     "fma": 3,
     "dot_bytes": 3,
+    "dot_pairs": 3,
 }
 PREDICATES = frozenset({"isnan", "isinf", "isfinite"})
 

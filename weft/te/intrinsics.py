@@ -78,6 +78,11 @@ def dot_bytes(total: Expr, x: Expr, y: Expr) -> Expr:
     return call("dot_bytes", total, x, y)
 
 
+def dot_pairs(total: Expr, x: Expr, y: Expr) -> Expr:
+    """total plus the products of two numbers of x and two of y: bfloat16, in the bits of a float32 each."""
+    return call("dot_pairs", total, x, y)
+
+
 def max(a: ExprLike, b: ExprLike) -> Expr:
     """The larger; NaN if either is NaN."""
     return binary("max", a, b)

@@ -15,6 +15,7 @@ _NAMES = {
     "bisect_model": "bisect",
     "view": "viewer.view",
     "convert_model": "convert",
+    "quantize_model": "convert",
     "list_operators": "operators",
     "operator_help": "operators",
     "diagnose": "doctor",

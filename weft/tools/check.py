@@ -150,7 +150,7 @@ def _planned(model: CompiledModel) -> _Plan | None:
     if not specs_known or not is_whole(graph):
         return None
     try:
-        prepared = prepare_typed(graph, source.params, source.opt_level, source.target)
+        prepared = prepare_typed(graph, source.params, source.opt_level, source.target, source.passes)
         groups = fused_groups(prepared.graph, source.target, source.opt_level >= 1)
         arena = least_memory(prepared.graph, groups, prepared.constants, source.target)
     except Error:

@@ -30,7 +30,7 @@ from .values import Compilation, KeptValues, Reference, Walked, group_reference,
 TOLERANCE = 1e-3  # of the largest magnitude of a value, in float32
 OWN_PART = 0.1  # of it may be a single kernel's
 EXACT = 1e-4  # between two graphs that mean the same: what passes computed from weights is rounded to their types
-REFERENCES = ("fp64", "reference", "ort")
+REFERENCES = ("fp64", "fp32", "reference", "ort")
 SHOWN = 30  # layers of the text
 MOST_CANDIDATES = 8  # nodes of the model that a value is held against
 
@@ -158,13 +158,15 @@ def compare_model(
     shape: Shapes | None = None,
     params: Path | str | None = None,
     threads: int | None = None,
+    precision: str = "fp32",
     opt_level: int = 3,
     seed: int = 0,
     stages: Stages | None = None,
 ) -> Comparison:
     """Where the values of a compiled model differ from those of a reference: `fp64`, each operator's reference in
-    double precision; `reference`, the same in the model's own types; `ort`, ONNX Runtime, of an ONNX file; or from
-    those of an `other` model: its outputs, and layers that have the same names.
+    double precision; `reference`, the same in the model's own types; `fp32`, the same model compiled in float32, which
+    tells what another precision costs; `ort`, ONNX Runtime, of an ONNX file; or from those of an `other` model: its
+    outputs, and layers that have the same names.
 
     >>> import weft
     >>> found = compare_model(weft.symbol.tanh(weft.symbol.Variable("x", shape=(2, 8)), name="y"))
@@ -174,13 +176,14 @@ def compare_model(
     if ref not in REFERENCES:
         raise InvalidValue(f"reference {ref!r}", why="there are " + ", ".join(REFERENCES))
     stages = stages or Stages()
-    source, feed = closed_model(model, inputs, shape, params, threads, opt_level, seed, stages)
+    source, feed = closed_model(model, inputs, shape, params, threads, opt_level, seed, stages, precision)
     with ExitStack() as stack:
         beside: SourceValues | None = None
-        if other is not None:
+        if other is not None or ref == "fp32":
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weft-compare-")))
-            beside = _other_values(other, feed, threads, opt_level, folder)
-            ref = _title(other)
+            second, weights = (model, params) if other is None else (other, None)
+            beside = _other_values(second, weights, feed, threads, opt_level, folder)
+            ref = ref if other is None else _title(other)
         elif ref == "ort":
             beside = OrtValues(Path(model), feed)
         parts: list[Comparison] = []
@@ -206,15 +209,18 @@ def closed_model(
     opt_level: int,
     seed: int,
     stages: Stages,
+    precision: str = "fp32",
 ) -> tuple[CompiledModel, dict[str, Array]]:
     """A model whose open sizes are those of the inputs, with code for these alone, and arrays for all of its inputs."""
     stages.begin("compile")
     arrays = arrays_of(model, inputs or {}, shape or {}, params)
     known = {**(shape or {}), **{name: array.shape for name, array in arrays.items()}}
-    source = open_model(model, known, params, threads, opt_level, "always", arrays).model
+    source = open_model(model, known, params, threads, opt_level, "always", arrays, precision=precision).model
     likely = likely_shapes(source.inputs)  # of those that were said to be open
     if likely:
-        source = open_model(model, {**known, **likely}, params, threads, opt_level, "always", arrays).model
+        source = open_model(
+            model, {**known, **likely}, params, threads, opt_level, "always", arrays, precision=precision
+        ).model
     return source, complete_inputs(source.inputs, arrays, {**known, **likely}, seed)
 
 
@@ -448,10 +454,10 @@ class _OtherModel:
 
 
 def _other_values(
-    other: Any, feed: Mapping[str, Array], threads: int | None, opt_level: int, folder: Path
+    other: Any, params: Path | str | None, feed: Mapping[str, Array], threads: int | None, opt_level: int, folder: Path
 ) -> SourceValues:
     shapes = {name: array.shape for name, array in feed.items()}
-    source = open_model(other, shapes, None, threads, opt_level, "always", feed).model
+    source = open_model(other, shapes, params, threads, opt_level, "always", feed).model
     missing = [spec.name for spec in source.inputs if spec.name not in feed]
     if missing:
         raise InvalidValue(

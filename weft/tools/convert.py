@@ -1,8 +1,9 @@
-"""`weft convert`: a model file comes in; an ONNX file goes out that gives the same outputs."""
+"""`weft convert` and `weft quantize`: a model file comes in; an ONNX file goes out that gives the same outputs, or
+nearly the same by products of bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -14,16 +15,17 @@ import numpy as np
 
 from .. import frontend
 from ..base.dtype import is_float
-from ..base.errors import InvalidValue, RunError, Unsupported
+from ..base.errors import FormatError, InvalidValue, NotFound, RunError, Unsupported
 from ..base.shape import Dim
 from ..base.shown import Shown, rows
 from ..compiler.model import InputSpec, compile
+from ..compiler.quantise.entry import QuantiseReport, quantize
 from ..core.ir import topo_order
 from ..core.symbol import Symbol
 from ..runtime.program import Array
 from .differences import difference_of
-from .inputs import dims_of, likely_shapes, random_array
-from .model_files import read_model
+from .inputs import ALONE, dims_of, likely_shapes, random_array
+from .model_files import Shapes, open_model, read_model
 from .progress import Stages
 
 TOLERANCE = 1e-3  # of the output's largest magnitude, between two runtimes in float32
@@ -152,3 +154,78 @@ def _by_onnxruntime(file: Path) -> Any:
         raise RunError(f"{RUNTIME} does not load the ONNX file", why=str(error)[:300]) from None
     names = [item.name for item in session.get_inputs()]
     return lambda inputs: session.run(None, {name: inputs[name] for name in names})
+
+
+# Models of bytes.
+
+
+@dataclass(frozen=True, repr=False)
+class QuantiseResult(Shown):
+    """What was written, and what it costs."""
+
+    model: str
+    out: str
+    report: QuantiseReport
+
+    def text(self, width: int | None = None) -> str:
+        return f"{self.report.text(width)}\n{self.model} -> {self.out}"
+
+
+def quantize_model(
+    model: Any,
+    out: Path | str,
+    data: Path | str,
+    *,
+    method: str = "minmax",
+    shape: Shapes | None = None,
+    activations: str = "uint8",
+    least_decibels: float = 20.0,
+    threads: int | None = None,
+    stages: Stages | None = None,
+) -> QuantiseResult:
+    """Writes a model of bytes as ONNX, with QuantizeLinear and DequantizeLinear. `data` is an .npz file with an array
+    for each input, or an .npy file for the only one; their first axis counts samples, of which the model takes a batch
+    at a time."""
+    stages = stages or Stages()
+    stages.begin("read")
+    opened = open_model(model, shape).model
+    batches = list(_batches(Path(data), opened.inputs))
+    stages.begin("calibrate")
+    told = lambda done, total: stages.progress(done, total or done)
+    made = quantize(
+        model,
+        batches,
+        method,
+        shape={spec.name: spec.shape for spec in opened.inputs if spec.shape is not None},
+        activations=activations,
+        least_decibels=least_decibels,
+        threads=threads,
+        progress=told,
+    )
+    frontend.to_onnx(made.symbol, made.params, out)
+    return QuantiseResult(str(model), str(out), made.report)
+
+
+def _batches(path: Path, specs: Any) -> Iterator[dict[str, Array]]:
+    """Samples in batches as large as the inputs say."""
+    if not path.exists():
+        raise NotFound(f"there is no file {path}")
+    try:
+        read = np.load(path, allow_pickle=False)
+    except (ValueError, OSError) as error:
+        hint = "numpy.savez(FILE, NAME=array)"
+        raise FormatError(f"{path.name} is no file of arrays", why=str(error), hint=hint) from None
+    arrays = {ALONE: read} if isinstance(read, np.ndarray) else dict(read)
+    names = [spec.name for spec in specs]
+    if len(names) == 1 and len(arrays) == 1:
+        arrays = {names[0]: next(iter(arrays.values()))}
+    missing = [name for name in names if name not in arrays]
+    if missing:
+        raise NotFound(f"{path.name} has no array {missing[0]!r}", why="it has " + ", ".join(arrays))
+    sizes = {spec.name: spec.shape[0] if spec.shape else 1 for spec in specs}
+    count = min(len(arrays[name]) // max(int(sizes[name] or 1), 1) for name in names)
+    if not count:
+        raise FormatError(f"{path.name} has fewer samples than a batch of the model")
+    for number in range(count):
+        parts = {name: int(sizes[name] or 1) for name in names}
+        yield {name: arrays[name][number * size : (number + 1) * size] for name, size in parts.items()}

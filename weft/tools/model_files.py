@@ -92,6 +92,7 @@ def open_model(
     specialise: str = "never",
     arrays: Mapping[str, Array] | None = None,
     target: str = "cpu",
+    precision: str = "fp32",
 ) -> Opened:
     """Reads a model: a file, or what `weft.compile` takes. Dimensions that are open get likely numbers, unless the
     caller says by None that they are to stay so. A program of TorchScript is read for inputs like the arrays, or of the
@@ -103,7 +104,7 @@ def open_model(
         dtypes = {name: array.dtype for name, array in examples.items()}
     elif isinstance(model, (str, os.PathLike)):
         _check_source(Path(model))
-    options = (dtypes, params, threads, opt_level, specialise, target)
+    options = (dtypes, params, threads, opt_level, specialise, target, precision)
     first = _opened(model, shapes, *options)
     free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
     taken = {name: dims for name, dims in likely_shapes(first.inputs).items() if name not in free}
@@ -126,10 +127,11 @@ def _opened(
     level: int,
     specialise: str,
     target: str,
+    precision: str,
 ) -> CompiledModel:
     source = model if params is None else read_model(Path(model), Path(params), shapes)
-    options: dict[str, Any] = {"threads": threads, "opt_level": level, "specialise": specialise, "target": target}
-    return opened(source, shape=shapes, dtype=dtypes, **options)
+    options: dict[str, Any] = {"threads": threads, "opt_level": level, "specialise": specialise}
+    return opened(source, shape=shapes, dtype=dtypes, target=target, precision=precision, **options)
 
 
 def arrays_of(model: Any, inputs: Mapping[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:
@@ -177,6 +179,7 @@ class ReadyModel:
         seed: int = 0,
         stages: Stages | None = None,
         target: str = "cpu",
+        precision: str = "fp32",
     ) -> None:
         stages, shapes = stages or Stages(), dict(shape or {})
         stages.begin("read")
@@ -191,7 +194,8 @@ class ReadyModel:
         else:
             arrays = arrays_of(model, inputs or {}, shapes, params)
             known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
-            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level, arrays=arrays, target=target)
+            options: dict[str, Any] = {"arrays": arrays, "target": target, "precision": precision}
+            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level, **options)
             stages.begin("compile")
             compiled.prepare_known(stages.progress)
             self.model = compiled

@@ -19,6 +19,7 @@ def profile_model(
     params: Path | str | None = None,
     threads: int | None = None,
     opt_level: int = 3,
+    precision: str = "fp32",
     rounds: int = PROFILE_ROUNDS,
     seed: int = 0,
     stages: Stages | None = None,
@@ -31,7 +32,7 @@ def profile_model(
     >>> [step.sources for step in profile_model(y).steps]
     [('y',)]
     """
-    ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages, target)
+    ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages, target, precision)
     if stages is not None:
         stages.begin("profile")
     return ready.model.profile(rounds=rounds, **ready.inputs)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtype import dtype_name, is_float
-from ..base.errors import FormatError, InvalidValue, NotFound
+from ..base.errors import FormatError, NotFound
 from ..base.shown import Shown, plain, rows, table
-from ..compiler.model import PRECISIONS
+from ..compiler.model_source import checked_precision
 from ..eager.autograd.modes import no_grad
 from ..eager.functions.create.data import from_numpy
 from ..runtime.program import Array
@@ -124,16 +124,14 @@ def run_model(
     >>> run_model(weft.symbol.relu(x, name="y"), {"x": [-1.0, 2.0]}, repeat=1).outputs[0].value
     array([0., 2.], dtype=float32)
     """
-    if precision not in PRECISIONS:
-        raise InvalidValue(
-            f"precision {precision!r}", why="weft computes in " + ", ".join(PRECISIONS), hint="--precision fp32"
-        )
+    checked_precision(precision)
     named = read_labels(Path(labels)) if labels is not None else []
     stages = stages or Stages()
     if kind_of(model) == "TorchScript archive":
         run = _script_run(Path(model), dict(inputs or {}), shape or {}, seed)
     else:
-        run = _model_run(model, dict(inputs or {}), shape or {}, params, threads, opt_level, seed, stages, target)
+        given = dict(inputs or {})
+        run = _model_run(model, given, shape or {}, params, threads, opt_level, seed, stages, target, precision)
     stages.begin("run")
     values, seconds = _timed(run.call, repeat, stages)
     made = [Output(name, value, top_rows(value, top, named)) for name, value in zip(run.outputs, values)]
@@ -161,8 +159,9 @@ def _model_run(
     seed: int,
     stages: Stages,
     target: str,
+    precision: str,
 ) -> _Run:
-    ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages, target)
+    ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages, target, precision)
     compiled = ready.model
     listed = [str(spec) for spec in compiled.inputs]
     call, report = (lambda: compiled.run(ready.inputs)), (lambda: str(compiled.report()))

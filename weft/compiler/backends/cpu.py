@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from ...base.cpu_target import CpuTarget
 from ...codegen.cpu.compile import CODEGEN
-from ...lower.cpu.byte_layouts import BYTE_RULES
 from ...lower.cpu.dispatch import LOWERING
 from ...lower.cpu.layouts import LAYOUT_RULES
 from ...lower.cpu.weight_only.levels import LEVEL_RULES
+from ...lower.cpu.words.byte_layouts import BYTE_RULES
+from ...lower.cpu.words.pair_layouts import PAIR_RULES
 from ...runtime.cpu.executor import RUNTIME
 from ..backend import Backend
 
-CPU = Backend[CpuTarget](RUNTIME, LOWERING, CODEGEN, {**LAYOUT_RULES, **BYTE_RULES, **LEVEL_RULES})
+RULES = {**LAYOUT_RULES, **BYTE_RULES, **PAIR_RULES, **LEVEL_RULES}
+CPU = Backend[CpuTarget](RUNTIME, LOWERING, CODEGEN, RULES)

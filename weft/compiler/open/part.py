@@ -200,7 +200,7 @@ class OpenPrograms:
         shapes = self._bound_shapes(bound)
         inputs = [sizes.spec(name, Fact(shape, self._dtypes[name])) for name, shape in shapes.items()]
         prepared = prepare_typed(
-            graph, source.params, source.opt_level, source.target, shared=self._shared, bound=False
+            graph, source.params, source.opt_level, source.target, source.passes, self._shared, bound=False
         )
         graph = sizes.with_params(prepared.graph)
         groups = fused_groups(graph, source.target, source.opt_level >= 1)

@@ -245,7 +245,7 @@ class Part:
         graph, params = self._typed(inputs, values, names)
         reached("types", infer, graph)
         reached("parameters", specialised, params, detail=True)
-        prepared = prepare_typed(graph, params, level, target, shared=self.shared)
+        prepared = prepare_typed(graph, params, level, target, self.source.passes, self.shared)
         groups = fused_groups(prepared.graph, target, level >= 1)
         reached("groups", fusible_groups, groups)
         program = assemble(

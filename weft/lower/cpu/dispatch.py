@@ -5,15 +5,16 @@ from __future__ import annotations
 from ...base.cpu_target import CpuTarget
 from ..lowering import Lowering, Template
 from .attention import attention_kernels
-from .byte_product import byte_product_kernels
 from .conv_grad import filter_kernels, gradient_kernels, plain_conv_kernels, tap_kernels
 from .pool_grad import POOL_GRADIENTS, pool_grad_kernels
-from .product import batched_kernels, product_kernels
+from .product import batched_kernels, product_kernels, product_unit
 from .row_wise.row_kernel import row_kernels
 from .scan import SCANS, scan_kernels
 from .stage import stage_kernel
 from .weight_only.levels import level_product_kernels
 from .winograd import winograd_kernels
+from .words.byte_product import byte_product_kernels, byte_unit
+from .words.pair_product import pair_product_kernels, pair_unit
 
 ROW_WISE = "softmax log_softmax layer_norm rms_norm instance_norm group_norm l2_normalize"
 
@@ -22,11 +23,12 @@ LOWERING = Lowering[CpuTarget](
     {
         **dict.fromkeys(ROW_WISE.split(), Template(row_kernels, takes_open_sizes=True)),
         "_winograd_conv2d": Template(winograd_kernels, takes_strides=True, takes_open_sizes=True),
-        "_packed_matmul": Template(product_kernels, takes_open_sizes=True),
+        "_packed_matmul": Template(product_kernels, takes_open_sizes=True, unit=product_unit),
+        "_pair_matmul": Template(pair_product_kernels, takes_open_sizes=True, unit=pair_unit),
         "batch_matmul": Template(batched_kernels, takes_strides=True, takes_open_sizes=True),
         "matmul": Template(batched_kernels, takes_strides=True, takes_open_sizes=True),
-        "_byte_matmul": Template(byte_product_kernels),
-        "_byte_conv2d": Template(byte_product_kernels),
+        "_byte_matmul": Template(byte_product_kernels, unit=byte_unit),
+        "_byte_conv2d": Template(byte_product_kernels, unit=byte_unit),
         "_level_matmul": Template(level_product_kernels),
         "_strided_attention": Template(attention_kernels, takes_open_sizes=True),
         "conv2d": Template(plain_conv_kernels, takes_strides=True, takes_open_sizes=True),

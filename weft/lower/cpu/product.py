@@ -15,13 +15,13 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
-from ...base.dtype import FLOAT32, FLOAT64, DType
+from ...base.dtype import FLOAT32, FLOAT64, DType, dtype_name
 from ...base.shape import is_static
 from ...base.stages import decided
 from ...core.fused import FusedGroup
-from ...core.ir import Fact, NodeEntry
+from ...core.ir import Fact, Node, NodeEntry
 from ...te.build import KernelBuilder
-from ...te.expr import Expr, as_expr, call, const, minimum, select, widen
+from ...te.expr import Expr, as_expr, call, cast, const, minimum, select, widen
 from ...te.extents import fewest, is_open, is_same, lesser
 from ...te.loops import Buffer
 from ...te.transform import lower_vectors
@@ -53,6 +53,12 @@ PIECES = 8  # turns of the parallel loop that keep threads busy
 
 # From a row to what is stored of sums: values, columns and mask are vectors.
 Finish = Callable[[Expr], Callable[[Expr, Expr, Expr | None], Expr]]
+# A sum, an element of a row and a vector of weights -> the sum with what both contribute.
+Multiply = Callable[[Expr, Expr, Expr], Expr]
+
+
+def multiply_floats(total: Expr, x: Expr, y: Expr) -> Expr:
+    return call("fma", x, cast(y, total.dtype), total)
 
 
 class ProductPlan(NamedTuple):
@@ -91,8 +97,8 @@ class ProductPlan(NamedTuple):
 
 
 def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
-    """The kernel of a group whose master is a _packed_matmul, or the generic ones for other dtypes
-    than float32, and for nothing at all."""
+    """The kernel of a group whose master is a _packed_matmul, or the generic ones for rows of other dtypes
+    than float32, and for nothing at all. Weights may be floats of 16 bits."""
     node = group.master
     assert node is not None
     data, weight = (fact(entry) for entry in node.inputs)
@@ -106,28 +112,38 @@ def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target
         return lower_group(group, fact, target)
     plan = plan_product(prod(data.shape[:-1]), data.shape[-1], node.params.units, lanes, target)
     b = KernelBuilder(kernel_name(group))
-    factors = b.arg("data", FLOAT32, (plan.rows * plan.depth,)), b.arg("weight", FLOAT32, (plan.weights,))
+    assert weight.dtype is not None
+    factors = b.arg("data", FLOAT32, (plan.rows * plan.depth,)), b.arg("weight", weight.dtype, (plan.weights,))
     epilogue = Epilogue(b, group, fact, join=True)
     buffers = *factors, b.arg("out", FLOAT32, (plan.rows * plan.columns,))
-    write_panel_product(b, plan, buffers, _finish(b, epilogue, made.shape))
+    write_panel_product(b, plan, buffers, finish_of(b, epilogue, made.shape))
     work = plan.rows * plan.depth * plan.columns
-    return [_lowered(b, group, epilogue, work if is_open(work) else max(work, _reading(plan.weights, target)))]
+    if not is_open(work):
+        work = max(work, _reading(plan.weights * weight.dtype.itemsize, target))
+    return [lowered_product(b, group, epilogue, work)]
 
 
-def _reading(weights: int, target: CpuTarget) -> int:
-    """The operations that take as long as reading so many weights from beyond the second cache, where they are."""
-    size, core = FLOAT32.itemsize * weights, target.facts
+def _reading(size: int, target: CpuTarget) -> int:
+    """The operations that take as long as reading so many bytes from beyond the second cache, where they are."""
+    core = target.facts
     nanoseconds = 1e9 * size / core.far_rate if size > core.caches[1] else 0
     return round(nanoseconds / core.nanoseconds_per_operation)
 
 
-def _lowered(b: KernelBuilder, group: FusedGroup, epilogue: Epilogue, work: Any) -> LoweredKernel:
+def product_unit(node: Node, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> str:
+    """The instructions, and what weights are kept in where that is less than float32."""
+    dtype = fact(node.inputs[1]).dtype
+    assert dtype is not None
+    return target.isa if dtype.itemsize >= FLOAT32.itemsize else f"{target.isa}, weights of {dtype_name(dtype)}"
+
+
+def lowered_product(b: KernelBuilder, group: FusedGroup, epilogue: Epilogue, work: Any) -> LoweredKernel:
     assert group.master is not None
     arguments = (*group.master.inputs, *epilogue.arguments, group.outputs[0])
     return LoweredKernel(lower_vectors(b.finish()), arguments, work)
 
 
-def _finish(b: KernelBuilder, epilogue: Epilogue, shape: Sequence[Any]) -> Finish:
+def finish_of(b: KernelBuilder, epilogue: Epilogue, shape: Sequence[Any]) -> Finish:
     """What follows, by the number of a row."""
     leading = epilogue.shape(shape)[:-1]
 
@@ -167,8 +183,8 @@ def batched_kernels(
     matrices = *factors, matrix("out", made, False)
     packing = Packing(panel_elements(dtype, target), target.facts.line_bytes // dtype.itemsize, turned)
     plan = _packing_plan(prod(leading), (made[-2], depth, made[-1]), size, packing, target)
-    Product(b, plan, matrices, _finish(b, epilogue, made), prod(leading), packing=packing).write()
-    return [_lowered(b, group, epilogue, prod(made) * depth)]
+    Product(b, plan, matrices, finish_of(b, epilogue, made), prod(leading), packing=packing).write()
+    return [lowered_product(b, group, epilogue, prod(made) * depth)]
 
 
 def _packing_plan(
@@ -205,8 +221,10 @@ def _leading_place(b: KernelBuilder, number: Expr, leading: Sequence[Any], own: 
     return place
 
 
-def plan_product(rows: Any, depth: int, columns: int, lanes: int, target: CpuTarget) -> ProductPlan:
-    """Tiles of rows and panels, and the order to run them in."""
+def plan_product(
+    rows: Any, depth: int, columns: int, lanes: int, target: CpuTarget, in_parts: bool = True
+) -> ProductPlan:
+    """Tiles of rows and panels, and the order to run them in. Sums may be stored and read again, `in_parts`."""
     panels = -(-columns // lanes)
     a, p = tile_of(MANY_ROWS if is_open(rows) else rows, panels, registers(target))
     cached = target.caches[1]  # bytes of rows that stay in the second cache
@@ -214,7 +232,7 @@ def plan_product(rows: Any, depth: int, columns: int, lanes: int, target: CpuTar
     count = total_of(tiles)
     groups = balanced(panels, p)
     sets = total_of(groups)
-    long = depth >= LONG_SUM and (is_open(rows) or depth * rows * 4 > cached or depth > LONG_PRODUCT)
+    long = in_parts and depth >= LONG_SUM and (is_open(rows) or depth * rows * 4 > cached or depth > LONG_PRODUCT)
     block = max(BLOCK, -(-depth // MAX_BLOCKS)) if long else depth
     fitting = max(cached // (block * 4 * a), 1)
     if is_open(rows):
@@ -323,12 +341,13 @@ def write_panel_product(
     buffers: tuple[Buffer, Buffer, Buffer],
     finish: Finish | None = None,
     batch: int = 1,
+    multiply: Multiply = multiply_floats,
 ) -> None:
     """Rows times packed panels: the matrices are in order of memory, `batch` of each one behind the other."""
     sizes = (plan.rows * plan.depth, plan.weights, plan.rows * plan.columns)
     starts = [lambda number, size=size: number * size for size in sizes]
     data, panels, out = map(Matrix, buffers, starts, (plan.depth, 0, plan.columns))
-    Product(b, plan, (data, panels, out), finish, batch).write()
+    Product(b, plan, (data, panels, out), finish, batch, multiply=multiply).write()
 
 
 class Product:
@@ -346,10 +365,11 @@ class Product:
         turns: Expr | None = None,
         packing: Packing | None = None,
         begin: Callable[[Expr, Expr], Expr] | None = None,
+        multiply: Multiply = multiply_floats,
     ) -> None:
         self.b, self.plan, self.finish, self.batch, self.turns = b, plan, finish, batch, turns
         self.a, self.w, self.out = matrices
-        self.dtype, self.packing, self.begin = self.out.buffer.dtype, packing, begin
+        self.dtype, self.packing, self.begin, self.multiply = self.a.buffer.dtype, packing, begin, multiply
         self.size = TileSize(plan.tiles[0][0], plan.groups[0][0], plan.lanes)
 
     def write(self) -> None:
@@ -504,7 +524,7 @@ class Product:
                 x = widen(b.let("x", strip.read(i, k)), lanes)
                 for v, vector in enumerate(vectors):
                     place = i * panel.vectors + v
-                    b.store(acc, place, call("fma", x, vector, acc[place]))
+                    b.store(acc, place, self.multiply(acc[place], x, vector))
 
         unroll = UNROLL if type(part.depth) is int else 1
         turns = part.depth // unroll if unroll > 1 else part.depth

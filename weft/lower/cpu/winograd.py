@@ -191,7 +191,8 @@ def _output_transform(
     bias = [b.arg("bias", "float32", static_spec(fact(entry))[0], strides=strides.get(entry)) for entry in bias_entries]
     epilogue = Epilogue(b, group, fact, strides)
     result = group.outputs[0]
-    out = b.arg("out", "float32", static_spec(fact(result))[0], strides=strides.get(result))
+    shape, dtype = static_spec(fact(result))
+    out = b.arg("out", dtype, shape, strides=strides.get(result))
 
     def tile_code(column: Expr, height: int, width: int) -> None:
         with b.vector("lane", plan.lanes) as lane:

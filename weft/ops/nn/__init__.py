@@ -15,6 +15,7 @@ from . import (
     integer,
     level_panels,
     level_products,
+    narrow_products,
     norm,
     norm_grad,
     packed,
@@ -24,4 +25,5 @@ from . import (
     rnn,
     strided_attention,
     winograd,
+    word_panels,
 )

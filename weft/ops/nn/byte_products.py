@@ -28,70 +28,9 @@ UINT8, INT8 = as_dtype("uint8"), as_dtype("int8")
 NHWC = Layout("NHWC")
 
 
-def quads(count: int) -> int:
-    """How many fours hold that many bytes."""
-    return -(-count // QUAD)
-
-
 def _needs(dtype: DType | None, wanted: DType) -> None:
     if dtype is not None and dtype != wanted:
         raise DTypeError(f"bytes of {dtype_name(dtype)}", why=f"they are of {dtype_name(wanted)}")
-
-
-# Weights.
-
-
-@schema
-class PanelAttrs:
-    lanes: int = attr(INT, "filters in a panel", low=1)
-
-
-def _panels_shape(params: PanelAttrs, ins: Shapes, outs: Shapes) -> Inferred:
-    filters, channels, rows, columns = ranked(ins[0], 4, "the weight")
-    steps = mul_dims(rows, columns, ceil_div_dims(channels, QUAD))
-    return list(ins), [(ceil_div_dims(filters, params.lanes), steps, params.lanes, QUAD)]
-
-
-def _panels_dtype(params: PanelAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
-    _needs(ins[0], INT8)
-    return [INT8], [INT8]
-
-
-def _panels_reference(params: PanelAttrs, w: Array) -> Array:
-    filters, channels, rows, columns = w.shape
-    (shape,) = _panels_shape(params, [w.shape], [None])[1]
-    wide = np.zeros((shape[0] * params.lanes, rows, columns, quads(channels) * QUAD), np.int8)
-    wide[:filters, :, :, :channels] = w.transpose(0, 2, 3, 1)
-    return wide.reshape(shape[0], params.lanes, shape[1], QUAD).swapaxes(1, 2)
-
-
-def _panels_compute(params: PanelAttrs, w: te.Tensor) -> te.Tensor:
-    filters, channels, _, columns = w.shape
-    (shape,) = _panels_shape(params, [w.shape], [None])[1]
-    steps = max(quads(channels), 1)
-
-    def element(panel: te.Expr, step: te.Expr, lane: te.Expr, byte: te.Expr) -> te.Expr:
-        number, channel = panel * params.lanes + lane, step % steps * QUAD + byte
-        tap = step // steps
-        inside = [number < filters] if filters % params.lanes else []
-        inside += [channel < channels] if channels % QUAD else []
-        return te.read_or(w, (number, channel, tap // columns, tap % columns), te.all_of(inside), 0)
-
-    return te.compute(shape, element, name="panels")
-
-
-byte_panels = define(
-    "_byte_panels",
-    "Filters (o, i, h, w) as panels: out[p, (h, w, i // 4), l, i % 4] = weight[p * lanes + l, i, h, w], 0 beyond.",
-    inputs={"weight": "the filters, of int8"},
-    named=False,
-    attrs=PanelAttrs,
-    pattern=INJECTIVE,
-    shape=_panels_shape,
-    dtype=_panels_dtype,
-    reference=_panels_reference,
-    compute=_panels_compute,
-)
 
 
 # Images.
@@ -348,7 +287,7 @@ def _depthwise_compute(params: ByteConvAttrs, x: te.Tensor, w: te.Tensor, *vecto
 
 _INPUTS = {
     "data": "of uint8; for panels in whole fours along the last axis",
-    "weight": "of int8: panels from _byte_panels, or filters",
+    "weight": "of int8: panels from _word_panels, or filters",
     "offsets": "a number for each column, of int32",
     "zeros": "the zero point of each column of weights, of int32, if use_zeros",
 }

@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from ... import te
+from ...base.dtype import BFLOAT16, FLOAT16, FLOAT32
 from ...base.errors import ShapeError
 from ...base.shape import ceil_div_dims, show, unify_dim
 from ...core.schema import BOOL, INT, attr, schema
-from .._families import INJECTIVE, OUT_FUSABLE, Array, Inferred, Shapes, define, numeric, ranked
+from .._families import INJECTIVE, OUT_FUSABLE, Array, Dtypes, Inferred, Shapes, define, numeric, ranked
 
 
 @schema
@@ -84,9 +85,18 @@ def _packed_shape(params: PackedMatmulAttrs, ins: Shapes, outs: Shapes) -> Infer
     return [None, None], [(*data[:-1], params.units)]
 
 
+def _packed_dtype(params: PackedMatmulAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
+    """All the same, but that weights of float32 rows may have 16 bits."""
+    if ins[1] in (BFLOAT16, FLOAT16) and ins[0] == FLOAT32:
+        return list(ins), [FLOAT32]
+    return numeric(params, ins, outs)
+
+
 def _packed_reference(params: PackedMatmulAttrs, x: Array, panels: Array) -> Array:
     count, rows, lanes = panels.shape
     matrix = panels.swapaxes(0, 1).reshape(rows, count * lanes)[:, : params.units]
+    if matrix.dtype != x.dtype:
+        matrix = matrix.astype(x.dtype)
     return np.matmul(x, np.ascontiguousarray(matrix)).astype(x.dtype, copy=False)
 
 
@@ -97,7 +107,7 @@ def _packed_compute(params: PackedMatmulAttrs, x: te.Tensor, panels: te.Tensor) 
     def element(*index: te.Expr) -> te.Expr:
         *outer, column = index
         weight = panels[column // lanes, k.var, column % lanes]
-        return te.sum(x[(*outer, k.var)] * weight, k)
+        return te.sum(x[(*outer, k.var)] * te.cast(weight, x.dtype), k)
 
     return te.compute((*x.shape[:-1], params.units), element, name="product")
 
@@ -110,7 +120,7 @@ packed_matmul = define(
     attrs=PackedMatmulAttrs,
     pattern=OUT_FUSABLE,
     shape=_packed_shape,
-    dtype=numeric,
+    dtype=_packed_dtype,
     reference=_packed_reference,
     compute=_packed_compute,
 )

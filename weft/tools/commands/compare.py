@@ -18,6 +18,7 @@ from .options import (
     json_option,
     level_option,
     params_option,
+    precision_option,
     seed_option,
     shape_option,
     show,
@@ -36,6 +37,7 @@ from .options import (
 @shape_option
 @params_option
 @threads_option
+@precision_option
 @level_option
 @seed_option
 @json_option
@@ -48,6 +50,7 @@ def command(
     shapes: tuple[str, ...],
     params: Path | None,
     threads: int | None,
+    precision: str,
     opt_level: int,
     seed: int,
     as_json: bool,
@@ -55,7 +58,8 @@ def command(
     """Where the values of A differ from a reference, layer by layer, or from those of a second model B.
 
     The compiled program is walked by its own kernels. fp64 is each operator's reference in double precision, reference
-    the same in the model's types, ort ONNX Runtime with its optimisations off. Each layer tells the largest difference,
+    the same in the model's types, fp32 the same model compiled in float32 (what --precision costs), ort ONNX Runtime
+    with its optimisations off. Each layer tells the largest difference,
     the same as a part of the largest magnitude, in steps of the float format, and the angle; own is what its kernel
     alone adds. The exit status is 1 if something differs beyond the tolerance.
     """
@@ -69,6 +73,7 @@ def command(
             shape=given_shapes(shapes),
             params=params,
             threads=threads,
+            precision=precision,
             opt_level=opt_level,
             seed=seed,
             stages=stages,

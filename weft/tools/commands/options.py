@@ -36,6 +36,9 @@ threads_option = click.option(
 target_option = click.option(
     "--target", default="cpu", show_default=True, metavar="TEXT", help='what it runs on: "cpu", "cuda"'
 )
+precision_option = click.option(
+    "--precision", default="fp32", show_default=True, metavar="NAME", help="of products: fp32, bf16, fp16-weights"
+)
 level_option = click.option("--opt-level", type=click.IntRange(0, 3), default=3, show_default=True, help="passes")
 json_option = click.option("--json", "as_json", is_flag=True, help="print the result as JSON")
 seed_option = click.option("--seed", type=int, default=0, show_default=True, help="of random inputs")

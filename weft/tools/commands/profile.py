@@ -18,6 +18,7 @@ from .options import (
     level_option,
     model_argument,
     params_option,
+    precision_option,
     seed_option,
     shape_option,
     show,
@@ -35,6 +36,7 @@ from .options import (
 @params_option
 @threads_option
 @target_option
+@precision_option
 @level_option
 @click.option("--rounds", type=click.IntRange(1), default=PROFILE_ROUNDS, show_default=True, help="the best of so many")
 @click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="write a trace for Perfetto or Chrome")
@@ -48,6 +50,7 @@ def command(
     params: Path | None,
     threads: int | None,
     target: str,
+    precision: str,
     opt_level: int,
     rounds: int,
     trace: Path | None,
@@ -68,6 +71,7 @@ def command(
             shape=given_shapes(shapes),
             params=params,
             threads=threads,
+            precision=precision,
             opt_level=opt_level,
             rounds=rounds,
             seed=seed,

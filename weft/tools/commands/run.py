@@ -17,6 +17,7 @@ from .options import (
     level_option,
     model_argument,
     params_option,
+    precision_option,
     seed_option,
     shape_option,
     show,
@@ -39,7 +40,7 @@ from .options import (
 @params_option
 @threads_option
 @target_option
-@click.option("--precision", default="fp32", show_default=True, help="what it computes in")
+@precision_option
 @level_option
 @click.option("--repeat", type=click.IntRange(min=1), default=10, show_default=True, help="timed runs")
 @click.option("--top", type=click.IntRange(min=0), default=TOP, show_default=True, help="best classes of a row")

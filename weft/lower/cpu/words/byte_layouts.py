@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import INT32
-from ...base.shape import StaticShape, is_static
-from ...core.ir import Fact
-from ...core.op import Op
-from ...core.schema import canonical
-from ...core.symbol import Symbol
-from ...ops.nn.byte_products import INT8, QUAD, UINT8
-from ...ops.nn.integer import BYTES, IntegerConvAttrs, ZeroAttrs, zeros_of
-from .layouts import as_written, padded_pool2d
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import INT32
+from ....base.shape import StaticShape, is_static
+from ....core.ir import Fact
+from ....core.op import Op
+from ....core.schema import canonical
+from ....core.symbol import Symbol
+from ....ops.nn.byte_products import INT8, QUAD, UINT8
+from ....ops.nn.integer import BYTES, IntegerConvAttrs, ZeroAttrs, zeros_of
+from ..layouts import as_written, padded_pool2d
 
 SHIFT = 128  # between a level of int8 and the same of uint8
 
@@ -49,7 +49,7 @@ def byte_matmul(params: ZeroAttrs, inputs: Symbol, facts: Sequence[Fact], target
         width = [(0, 0)] * (len(facts[0].shape) - 1) + [(0, -depth % QUAD)]
         rows = _apply("pad", rows, pad_width=width)
     filters, vectors = _weights(filters, (units, depth, 1, 1), facts, data_zero, weight_zero)
-    panels = _apply("_byte_panels", filters, lanes=target.lanes(INT32))
+    panels = _apply("_word_panels", filters, lanes=target.lanes(INT32), together=QUAD)
     return _apply("_byte_matmul", rows, panels, *vectors, units=units, use_zeros=len(vectors) > 1)
 
 
@@ -75,7 +75,7 @@ def byte_conv2d(params: IntegerConvAttrs, inputs: Symbol, facts: Sequence[Fact],
         "dilation": params.dilation,
     }
     if single:
-        panels = _apply("_byte_panels", filters, lanes=target.lanes(INT32))
+        panels = _apply("_word_panels", filters, lanes=target.lanes(INT32), together=QUAD)
         return _apply("_byte_conv2d", data, panels, *vectors, **attrs)
     taps = _apply("reshape", filters, shape=(params.channels, *params.kernel_size))
     return _apply("_byte_depthwise", data, _apply("transpose", taps, axes=(1, 2, 0)), *vectors, **attrs)

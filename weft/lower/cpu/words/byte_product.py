@@ -10,22 +10,22 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from ...base.cpu_target import CpuTarget
-from ...base.dtype import INT32
-from ...base.shape import is_static
-from ...core.fused import FusedGroup
-from ...core.ir import Fact, NodeEntry
-from ...ops.nn.byte_products import QUAD, byte_windows
-from ...te.build import KernelBuilder
-from ...te.expr import Expr, as_expr, const
-from ...te.intrinsics import dot_bytes
-from ...te.loops import Buffer, Kernel
-from ...te.transform import lower_vectors
-from ..epilogue import Epilogue
-from ..group import LoweredKernel, kernel_name
-from .product import plan_product
-from .stage import lower_group
-from .tile_walk import choose, counted, leading_index, total_of
+from ....base.cpu_target import CpuTarget
+from ....base.dtype import INT32
+from ....base.shape import is_static
+from ....core.fused import FusedGroup
+from ....core.ir import Fact, Node, NodeEntry
+from ....ops.nn.byte_products import QUAD, byte_windows
+from ....te.build import KernelBuilder
+from ....te.expr import Expr, as_expr, const
+from ....te.intrinsics import dot_bytes
+from ....te.loops import Buffer, Kernel
+from ....te.transform import lower_vectors
+from ...epilogue import Epilogue
+from ...group import LoweredKernel, kernel_name
+from ..product import plan_product
+from ..stage import lower_group
+from ..tile_walk import choose, counted, leading_index, total_of
 
 ONES = 0x01010101  # four bytes of 1
 UNROLL = 2
@@ -47,6 +47,11 @@ def byte_product_kernels(
     if panels[2] != target.lanes(INT32) or len(group.outputs) > 1 or not prod(data) or not prod(made):
         return lower_group(group, fact, target)
     return [_ByteProduct(group, fact, target, data, panels, made).lowered()]
+
+
+def byte_unit(node: Node, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> str:
+    """The feature whose instruction multiplies four bytes; without one they are multiplied as pairs of 16 bits."""
+    return next((feature for feature in ("avx512vnni", "avxvnni", "i8mm") if target.has(feature)), target.isa)
 
 
 class _ByteProduct:

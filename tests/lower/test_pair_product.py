@@ -1,0 +1,132 @@
+"""Products of pairs of bfloat16, and of floats with weights of 16 bits, at guard pages, for every instruction set;
+against products in float64 of the same rounded numbers, and PyTorch's rounding."""
+
+import numpy as np
+import pytest
+from codegen.guard import guarded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lower.accuracy import agrees, targets
+from oracles import oracle
+
+import weft
+from weft.base.cpu_target import CpuTarget
+from weft.core.op import Op
+from weft.testing.op_check import Sample, run_lowered
+
+rng = np.random.default_rng(31)
+TARGETS = [*targets(), CpuTarget.create()]  # the last with all that the machine has
+DEPTHS = [2, 4, 6, 14, 66, 130]
+
+
+def normal(*shape):
+    return rng.standard_normal(shape).astype("f")
+
+
+def pair_panels(w, lanes):
+    """(depth, units) in panels of pairs."""
+    depth, units = w.shape
+    wide = np.zeros((depth, -(-units // lanes) * lanes), w.dtype)
+    wide[:, :units] = w
+    return np.ascontiguousarray(wide.reshape(-1, 2, wide.shape[1] // lanes, lanes).transpose(2, 0, 3, 1))
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(1, 17), min_size=0, max_size=2),
+    st.sampled_from(DEPTHS),
+    st.sampled_from([1, 3, 4, 15, 16, 17, 40, 48, 64, 97, 130]),
+    st.sampled_from(TARGETS),
+    st.booleans(),
+)
+def test_any_product_of_pairs_between_guard_pages(leading, depth, units, target, front):
+    x, w = normal(*leading, depth).astype("bfloat16"), normal(depth, units).astype("bfloat16")
+    sample = Sample([x, pair_panels(w, target.lanes("float32"))], {"units": units}, None)
+    (found,) = run_lowered(Op.get("_pair_matmul"), sample, target, lambda a: guarded(a, front))
+    agrees(found, x.astype("d") @ w.astype("d"))
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.integers(1, 9), min_size=0, max_size=2),
+    st.sampled_from([1, 2, 5, 33, 131]),
+    st.sampled_from([1, 4, 15, 16, 17, 48, 97]),
+    st.sampled_from(["bfloat16", "float16"]),
+    st.sampled_from(TARGETS),
+    st.booleans(),
+)
+def test_floats_with_weights_of_16_bits_between_guard_pages(leading, depth, units, dtype, target, front):
+    lanes = target.lanes("float32")
+    x, w = normal(*leading, depth), normal(depth, units).astype(dtype)
+    wide = np.pad(w.astype("f"), [(0, 0), (0, -units % lanes)]).astype(dtype)
+    panels = np.ascontiguousarray(wide.reshape(depth, -1, lanes).swapaxes(0, 1))
+    sample = Sample([x, panels], {"units": units}, None)
+    (found,) = run_lowered(Op.get("_packed_matmul"), sample, target, lambda a: guarded(a, front))
+    agrees(found, x.astype("d") @ w.astype("d"))
+
+
+def layer(target, precision, rows, depth, units, **options):
+    """relu(x w' + b), compiled, and what it is made of: the same for the same sizes."""
+    sym, own = weft.symbol, np.random.default_rng(units)
+    w, b = own.standard_normal((units, depth)).astype("f"), own.standard_normal(units).astype("f")
+    y = sym.relu(sym.dense(*map(sym.Variable, ("x", "w", "b")), units=units))
+    shape = {"x": (rows, depth)}
+    model = weft.compile((y, {"w": w, "b": b}), shape=shape, target=target, precision=precision, **options)
+    return model, w, b
+
+
+def rounded(value):
+    torch = oracle("torch")
+    return torch.tensor(value).bfloat16().double().numpy()
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.isa)
+def test_layers_in_bfloat16(target):
+    """Where the machine multiplies pairs faster than floats rows are rounded too, elsewhere weights alone."""
+    for rows, depth, units in ((5, 131, 70), (17, 128, 33), (1, 96, 256), (40, 1030, 35)):
+        model, w, b = layer(target, "bf16", rows, depth, units)
+        pairs = target.facts.pair_flops > target.facts.flops
+        (unit,) = {kernel.isa for kernel in model.report().kernels if "matmul" in kernel.name}
+        assert unit == ("avx512bf16" if pairs else f"{target.isa}, weights of bfloat16")
+        x = normal(rows, depth)
+        wanted = (rounded(x) if pairs else x.astype("d")) @ rounded(w).T + b
+        agrees(model(x)[0], np.maximum(wanted, 0))
+
+
+def test_rows_of_any_number():
+    model, w, b = layer(CpuTarget.create(), "bf16", None, 131, 70)
+    for rows in range(1, 18):
+        x = normal(rows, 131)
+        wanted = np.maximum(x.astype("d") @ w.astype("d").T + b, 0)
+        assert np.abs(model(x)[0] - wanted).max() <= 0.01 * np.abs(wanted).max()
+    assert model.compilations == 1
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16-weights"])
+def test_same_bits_for_any_threads_and_what_is_not_finite(precision):
+    rows, depth, units = 67, 2050, 300
+    x = normal(rows, depth)
+    x[3, 5], x[4, 7], x[5, 9] = np.nan, np.inf, -np.inf
+    found = []
+    for threads in (1, 2):
+        model, w, b = layer(CpuTarget.create(), precision, rows, depth, units, threads=threads)
+        found.append(model(x)[0])
+    np.testing.assert_array_equal(found[0].view(np.int32), found[1].view(np.int32))
+    with np.errstate(all="ignore"):
+        wanted = np.maximum(x @ w.T + b, 0)
+    np.testing.assert_array_equal(np.isnan(found[0]), np.isnan(wanted))
+    np.testing.assert_array_equal(np.isinf(found[0]), np.isinf(wanted))
+    finite = np.isfinite(wanted).all(1)
+    assert np.abs(found[0][finite] - wanted[finite]).max() <= 0.01 * wanted[finite].max()
+
+
+def test_what_follows_may_be_bfloat16():
+    """Two layers: what is between them is rounded as it is stored, long sums included."""
+    sym = weft.symbol
+    w, v = normal(1600, 3300), normal(48, 1600)
+    hidden = sym.tanh(sym.dense(sym.Variable("x"), sym.Variable("w"), units=1600, use_bias=False) * 0.02)
+    y = sym.dense(hidden, sym.Variable("v"), units=48, use_bias=False)
+    x = normal(70, 3300)
+    model = weft.compile((y, {"w": w, "v": v}), shape={"x": x.shape}, precision="bf16")
+    wanted = rounded(np.tanh(rounded(x) @ rounded(w).T * 0.02)) @ rounded(v).T
+    assert np.abs(model(x)[0] - wanted).max() <= 0.01 * np.abs(wanted).max()

@@ -1,0 +1,310 @@
+"""`quantize`: a model and sample data in, the same model with products of bytes out, with what that costs by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.errors import InvalidType, InvalidValue, Unsupported
+from ...base.shape import Dim
+from ...base.shown import Shown, table
+from ...core.graph import Graph
+from ...core.ir import Node, NodeEntry
+from ...core.op import Op
+from ...core.passes import apply_passes
+from ...core.symbol import Symbol
+from ...runtime.inputs import by_name
+from ...runtime.program import Array
+from ..model import CompiledModel, compile, opened
+from ..prepare import folded
+from .ranges import Ends, Histogram, Range
+from .rewrite import Point, Quantised, points_of, products_of, quantised, scale_of, with_biases
+
+METHODS = ("minmax", "percentile", "mse")
+ACTIVATIONS = ("uint8", "int8")
+# What makes a graph of layers as they are computed: scales of norms in the weights, equal nodes one.
+SIMPLER = "SettleInitialisers DropEmpty SimplifyInference SimplifyAlgebra FoldScaleAxis SimplifyAlgebra CommonSubexpr"
+
+Progress = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True)
+class LayerAccuracy:
+    """What a layer gives in bytes beside what it gives in floats: signal to noise in dB, and the part of the largest
+    magnitude by which it is off at most."""
+
+    name: str
+    operator: str
+    decibels: float
+    largest: float
+
+
+@dataclass(frozen=True, repr=False)
+class QuantiseReport(Shown):
+    """By layers in order, and then of the model's outputs, on the first batch."""
+
+    method: str
+    batches: int
+    layers: tuple[LayerAccuracy, ...]
+    outputs: tuple[LayerAccuracy, ...]
+
+    def text(self, width: int | None = None) -> str:
+        rows = [
+            (row.name, row.operator, f"{row.decibels:.1f}", f"{row.largest:.4f}") for row in self.layers + self.outputs
+        ]
+        title = f"{len(self.layers)} products in bytes; ranges by {self.method} of {self.batches} batches"
+        return title + "\n" + table(("layer", "operator", "SNR dB", "off by"), rows, width)
+
+
+class QuantisedModel(tuple[Symbol, dict[str, Array]]):
+    """A pair of a symbol and its parameters, which `weft.compile` takes; `report` tells what it costs."""
+
+    report: QuantiseReport
+
+    def __new__(cls, symbol: Symbol, params: dict[str, Array], report: QuantiseReport) -> QuantisedModel:
+        made = super().__new__(cls, (symbol, params))
+        made.report = report
+        return made
+
+    @property
+    def symbol(self) -> Symbol:
+        return self[0]
+
+    @property
+    def params(self) -> dict[str, Array]:
+        return self[1]
+
+    def __repr__(self) -> str:
+        worst = min((row.decibels for row in self.report.outputs), default=float("inf"))
+        return f"QuantisedModel({len(self.report.layers)} products in bytes, outputs at {worst:.1f} dB)"
+
+
+def quantize(
+    model: Any,
+    calibration_data: Iterable[Any],
+    method: str = "minmax",
+    *,
+    shape: Mapping[str, Sequence[Dim]] | None = None,
+    params: Mapping[str, Any] | None = None,
+    activations: str = "uint8",
+    percentile: float = 99.99,
+    keep: Collection[str] = (),
+    least_decibels: float = 20.0,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> QuantisedModel:
+    """A model whose convolutions and products with constant weights multiply bytes: what `compile` takes in the place
+    of `model`. Weights have a scale for each column, values one, from what they reach while `calibration_data` runs:
+    batches, one at a time, that are dicts by the names of inputs, tuples in their order, or arrays for the only one.
+
+    `method`: "minmax", all that was seen; "percentile", but for a few numbers at either end; "mse", the ends for which
+    levels differ least from numbers. Nodes named in `keep` stay as they are, and so do the first products, as many as
+    it takes for outputs of the first batch to have `least_decibels` of signal over noise: what is lost early grows on
+    the way. `progress(done, total)` is called after each batch.
+
+    >>> import numpy as np
+    >>> import weft
+    >>> x, w = weft.symbol.Variable("x", shape=(4, 64)), np.random.default_rng(0).standard_normal((8, 64), "f")
+    >>> y = weft.symbol.dense(x, weft.symbol.Variable("w"), units=8, use_bias=False)
+    >>> quantised = weft.quantize((y, {"w": w}), [np.linspace(-1, 1, 256, dtype="f").reshape(4, 64)])
+    >>> weft.compile(quantised).report().kernels[-1].operators[0]
+    '_byte_matmul'
+    """
+    _check(method, activations, percentile)
+    source = opened(model, shape=shape, params=params, threads=threads)
+    if not source.is_whole:
+        raise Unsupported(
+            "a model that runs in parts is not quantised", why="values decide its shapes", hint="shape={...}"
+        )
+    graph, constants = _simple(source)
+    products = products_of(graph, constants, keep)
+    unknown = set(keep) - {node.name for node in source.graph.indexed.nodes}
+    if unknown:
+        raise InvalidValue(f"the model has no node {min(unknown)!r} to keep")
+    points = points_of(graph, products)
+    batches = _Batches(source, calibration_data, progress)
+    watch = _Watch(graph, constants, points, method, source, threads)
+    for batch in batches:
+        watch.add(batch)
+    if batches.first is None:
+        raise InvalidValue("no batch of calibration data was given", hint="a list of arrays or of dicts by input")
+    reached = watch.ranges(percentile)
+    scales = {point.measured: scale_of(found, activations) for point, found in zip(points, reached)}
+    sides = _Sides(graph, constants, batches.first, source, threads)
+
+    def trial(first: int) -> _Trial:
+        chosen = products[first:]
+        made = quantised(graph, constants, chosen, {p: scales[p.measured] for p in points_of(graph, chosen)})
+        rows = sides.layers(made, chosen)
+        return _Trial(made, rows[: len(chosen)], rows[len(chosen) :])
+
+    best = _fewest_floats(trial, len(products), least_decibels)
+    report = QuantiseReport(method, batches.count, tuple(best.layers), tuple(best.outputs))
+    return QuantisedModel(Symbol(best.made.graph.outputs), best.made.params, report)
+
+
+class _Trial(NamedTuple):
+    made: Quantised
+    layers: list[LayerAccuracy]
+    outputs: list[LayerAccuracy]
+
+    @property
+    def decibels(self) -> float:
+        return min((row.decibels for row in self.outputs), default=float("inf"))
+
+
+def _fewest_floats(trial: Callable[[int], _Trial], count: int, least: float) -> _Trial:
+    """With as few of the first products in floats as outputs allow: 1, 2, 4, ... are tried, then what is between."""
+    best = trial(0)
+    if best.decibels >= least:
+        return best
+    low, high = 0, 1
+    while high < count and (best := trial(high)).decibels < least:
+        low, high = high, 2 * high
+    if high >= count:
+        high, best = count, trial(count)
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = trial(middle)
+        low, high, best = (low, middle, found) if found.decibels >= least else (middle, high, best)
+    return best
+
+
+def _check(method: str, activations: str, percentile: float) -> None:
+    for what, given, known in (("method", method, METHODS), ("activations", activations, ACTIVATIONS)):
+        if given not in known:
+            raise InvalidValue(f"{what} {given!r}", why="it is one of " + ", ".join(map(repr, known)))
+    if not 50 < percentile <= 100:
+        raise InvalidValue(f"percentile {percentile}", why="it is above 50 and at most 100")
+
+
+def _simple(source: CompiledModel) -> tuple[Graph, dict[str, Array]]:
+    """The graph with norms folded into weights, and constants computed."""
+    graph, constants, own = folded(source.graph, source.source.params, ())
+    for _ in range(2):  # biases become one number for each channel only when scales are folded
+        graph = with_biases(apply_passes(graph, SIMPLER.split()))
+        graph, constants, own = folded(graph, constants, own)
+    return graph, constants
+
+
+class _Batches:
+    """Batches by the names of inputs, one at a time."""
+
+    def __init__(self, source: CompiledModel, data: Iterable[Any], progress: Progress | None) -> None:
+        if isinstance(data, (str, bytes, Mapping, np.ndarray)):
+            raise InvalidType(
+                f"calibration data is a {type(data).__name__}", why="it is a list or a generator of batches", hint="[x]"
+            )
+        self.specs, self.data, self.progress = source.inputs, data, progress
+        self.total = len(data) if isinstance(data, Sequence) else None
+        self.first: dict[str, Any] | None = None
+        self.count = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self.data:
+            if isinstance(batch, Mapping):
+                named = dict(batch)
+            else:
+                named = by_name(self.specs, batch if isinstance(batch, (tuple, list)) else (batch,), {})
+            self.first = named if self.first is None else self.first
+            yield named
+            self.count += 1
+            if self.progress is not None:
+                self.progress(self.count, self.total)
+
+
+class _Watch:
+    """The values that are quantised, as batches run in floats."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        constants: Mapping[str, Array],
+        points: Sequence[Point],
+        method: str,
+        source: CompiledModel,
+        threads: int | None,
+    ) -> None:
+        self.method, self.points = method, points
+        kind = Ends if method == "minmax" else Histogram
+        self.found = [kind(point.measured.node.name) for point in points]
+        watched = [point.measured for point in points]
+        if method == "minmax":  # of which two numbers leave the program
+            ends = [Op.get(name)(Symbol([entry])) for entry in watched for name in ("min", "max")]
+            outputs = [symbol.outputs[0] for symbol in ends]
+        else:
+            outputs = watched
+        self.model = _model(outputs, constants, source, threads) if outputs else None
+
+    def add(self, batch: Mapping[str, Any]) -> None:
+        if self.model is None:
+            return
+        values = self.model.run({spec.name: batch[spec.name] for spec in self.model.inputs if spec.name in batch})
+        if self.method == "minmax":
+            values = [np.concatenate([a.reshape(-1), b.reshape(-1)]) for a, b in zip(values[::2], values[1::2])]
+        for found, value in zip(self.found, values):
+            found.add(value)
+
+    def ranges(self, percentile: float) -> list[Range]:
+        if self.method == "percentile":
+            return [found.percentile(percentile) for found in self.found if isinstance(found, Histogram)]
+        if self.method == "mse":
+            return [found.mse() for found in self.found if isinstance(found, Histogram)]
+        return [found.minmax() for found in self.found]
+
+
+def _model(
+    outputs: Sequence[NodeEntry], constants: Mapping[str, Array], source: CompiledModel, threads: int | None
+) -> CompiledModel:
+    symbol = Symbol(list(outputs))
+    read = set(symbol.list_input_names())
+    shapes = {spec.name: spec.shape for spec in source.inputs if spec.name in read and spec.shape is not None}
+    dtypes = {spec.name: spec.dtype for spec in source.inputs if spec.name in read and spec.dtype is not None}
+    known = {name: value for name, value in constants.items() if name in read}
+    made = compile((symbol, known), shape=shapes, dtype=dtypes, threads=threads)
+    assert isinstance(made, CompiledModel)
+    return made
+
+
+class _Sides:
+    """The model in floats and in bytes, layer by layer on one batch."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        constants: Mapping[str, Array],
+        batch: Mapping[str, Any],
+        source: CompiledModel,
+        threads: int | None,
+    ) -> None:
+        self.graph, self.constants, self.batch = graph, constants, batch
+        self.source, self.threads = source, threads
+        self.floats: dict[str, Array] = {}
+
+    def layers(self, made: Quantised, products: Sequence[Node]) -> list[LayerAccuracy]:
+        """What each product and then each output loses."""
+        names = {node.name: node for node in made.graph.indexed.nodes}
+        levels = [NodeEntry(names[node.name]) for node in products] + list(made.graph.outputs)
+        labels = [(node.name, node.op_name) for node in products] + [(name, "output") for name in self.source.outputs]
+        if not self.floats:
+            entries = [NodeEntry(node) for node in products] + list(self.graph.outputs)
+            self.floats = dict(zip((label for label, _ in labels), self._values(entries, self.constants)))
+        found = self._values(levels, made.params)
+        return [LayerAccuracy(*label, *_differs(self.floats[label[0]], value)) for label, value in zip(labels, found)]
+
+    def _values(self, entries: Sequence[NodeEntry], params: Mapping[str, Array]) -> list[Array]:
+        model = _model(entries, params, self.source, self.threads)
+        values: list[Array] = model.run({spec.name: self.batch[spec.name] for spec in model.inputs})
+        return values
+
+
+def _differs(wanted: Array, found: Array) -> tuple[float, float]:
+    """Signal to noise in dB, and the largest difference as a part of the largest magnitude."""
+    signal, noise = (np.square(x, dtype=np.float64).sum() for x in (wanted, wanted.astype("d") - found.astype("d")))
+    largest = float(np.abs(wanted.astype("d") - found.astype("d")).max(initial=0))
+    scale = float(np.abs(wanted.astype("d")).max(initial=0))
+    decibels = float("inf") if noise == 0 else 10 * float(np.log10(signal / noise)) if signal else float("-inf")
+    return decibels, largest / scale if scale else largest
