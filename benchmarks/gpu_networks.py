@@ -153,7 +153,7 @@ def check_and_time(name: str, batch: int, check: bool) -> None:
     (got,) = model(half(data))
     line = f"{name} batch {batch}: built in {built:.1f} s"
     if check:
-        (wanted,) = weft.compile((net, params), shape={"data": data.shape})(data)
+        (wanted,) = weft.compile((net, params), shape={"data": data.shape}, dtype={"data": data.dtype})(data)
         scale = np.abs(wanted).max()
         line += f", {np.abs(np.asarray(got, np.float64) - wanted).max() / scale:.1e} of float32's scale off"
     print(line, flush=True)

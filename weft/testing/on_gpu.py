@@ -35,7 +35,8 @@ def prepared(kernel: Kernel, addresses: Sequence[int]) -> PreparedKernel:
     buffers = tuple(BufferRef(number) for number in range(len(addresses)))
     assert code.launch is not None
     step = KernelStep(kernel.name, buffers, (), code.launch, maps=code.maps)
-    return PreparedKernel(context, function, step, lambda slot: addresses[slot])
+    with context:  # in which tensor maps are encoded
+        return PreparedKernel(context, function, step, lambda slot: addresses[slot])
 
 
 def run_on_gpu(kernel: Kernel, arrays: Sequence[Array]) -> None:
