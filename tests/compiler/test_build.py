@@ -158,8 +158,8 @@ def test_layouts(rng):
     ("options", "error", "match"),
     [
         ({"target": None}, ValueError, "Target is not set"),
-        ({"target": "cuda"}, ValueError, "cuda"),
-        ({"target_host": "cuda"}, ValueError, "cuda"),
+        ({"target": "rocm"}, ValueError, "rocm"),
+        ({"target_host": "rocm"}, ValueError, "rocm"),
         ({"shape": [(1, 2)]}, TypeError, "require shape to be dict"),
         ({"shape": {"x": 3}}, TypeError, "shape value must be Integer types iterator"),
         ({"shape": {"x": (1.5,)}}, TypeError, "shape value must be Integer types iterator"),

@@ -79,6 +79,45 @@ def test_networks(gpu, network):
     assert gpu.calls.count("cuGraphLaunch") == 2
 
 
+@pytest.mark.parametrize("precision", ["tf32", "fp16", "bf16"])
+@pytest.mark.parametrize("network", [perceptron, convolutional, residual])
+def test_precisions_of_networks(gpu, network, precision):
+    """Inputs and outputs stay float32; what is between them differs by what 16 bits do."""
+    symbol, shapes = network(Symbols())
+    values = randoms(**shapes)
+    params = {name: value for name, value in values.items() if name != "x"}
+    model = weft.compile((symbol, params), shape={"x": shapes["x"]}, target="cuda -arch=sm_90a", precision=precision)
+    wanted = network(Tensors(values))[0].numpy()
+    (found,) = model.run({"x": values["x"]})
+    assert found.dtype == np.float32
+    assert 0 < np.abs(found - wanted).max() <= 0.02 * np.abs(wanted).max() or precision == "tf32"
+    assert np.abs(found - wanted).max() <= 0.02 * np.abs(wanted).max()
+
+
+def test_masks_and_indices_in_float16(gpu):
+    """A mask of float32's least number is finite in 16 bits; numbers that become indices stay float32 until then."""
+    x, keep, at = sym.Variable("x", shape=(3, 5)), sym.Variable("keep", shape=(3, 5)), sym.Variable("at", shape=(2,))
+    scores = x + (1.0 - keep) * sym.Variable("least", shape=(1,))
+    made = sym.Group([sym.softmax(scores), sym.take(sym.Variable("rows"), sym.cast(at, dtype="int32"), axis=0)])
+    rows = rng.standard_normal((4001, 2)).astype("float32")
+    params = {"least": np.float32([np.finfo("float32").min]), "rows": rows}
+    model = weft.compile((made, params), target="cuda -arch=sm_90a", precision="fp16")
+    given = {"x": rng.standard_normal((3, 5)).astype("float32"), "keep": np.float32(rng.random((3, 5)) < 0.6)}
+    given["keep"][:, 0] = 1
+    weights, taken = model.run({**given, "at": np.float32([3001, 2999])})
+    masked = torch.tensor(given["x"]).masked_fill(torch.tensor(given["keep"]) == 0, -torch.inf)
+    np.testing.assert_allclose(weights, masked.softmax(1).numpy(), atol=2e-3)
+    np.testing.assert_allclose(taken, rows[[3001, 2999]], rtol=1e-3, atol=1e-4)
+
+
+def test_precisions_that_a_target_has_not(gpu):
+    x = sym.Variable("x", shape=(2,))
+    with pytest.raises(weft.Error, match=r"fp16-weights.*\n.*'tf32', 'fp16', 'bf16'"):
+        weft.compile(sym.exp(x), target="cuda", precision="fp16-weights")
+    with pytest.raises(weft.Error, match=r"'fp16'.*\n.*'fp16-weights'"):
+        weft.compile(sym.exp(x), precision="fp16")
+
+
 def test_open_sizes(gpu):
     symbol, shapes = perceptron(Symbols())
     values = randoms(**shapes)

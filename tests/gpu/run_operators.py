@@ -174,7 +174,9 @@ def compared(op, sample, kernels: list[int]) -> bool:
     try:
         given = op_check.run_kernels_of(op, sample, LOWERING, CudaTarget.create(), run)
     except DTypeError:
-        return False  # nor do its rules of shapes
+        if any(x.dtype.itemsize == 2 for x in sample.inputs):
+            return False  # nor do its rules of dtypes
+        raise
     for index, (ours, theirs) in enumerate(zip(given, wanted)):
         op_check._agree(ours, theirs, sample, f"output {index}")
     return True

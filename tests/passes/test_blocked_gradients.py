@@ -32,7 +32,7 @@ CONVOLUTIONS = [
     (3, 32, 1, 5, 2, 2, 1, (12, 11)),
 ]
 FILTERS = 6  # of the network below
-MOST_KERNELS = 120  # as many as its training step runs, where all images are in blocks
+MOST_KERNELS = 114  # besides Winograd's, whose number is up to the machine, where all images are in blocks
 
 
 def twice(value):
@@ -127,4 +127,5 @@ def test_a_training_step_of_a_residual_network(monkeypatch, channels, pool):
         moved = [k for made in programs for k in made.kernels if "__layout_transform__" in k.operators]
         edges = {"max": 2, "avg": 3}  # before the last pool and behind it, and of memory whose shape alone is read
         assert len(moved) <= FILTERS + edges[pool]
-        assert sum(len(made.kernels) for made in programs) <= MOST_KERNELS
+        kernels = [k.operators for made in programs for k in made.kernels]
+        assert sum(not any("_winograd" in name for name in names) for names in kernels) <= MOST_KERNELS

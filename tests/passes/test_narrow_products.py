@@ -8,7 +8,7 @@ import weft.passes
 from weft.core.graph import Graph
 from weft.core.infer import infer
 from weft.core.passes import apply_passes
-from weft.passes.narrow_products import CONSTANT_NAMES
+from weft.passes.precision.narrow_products import CONSTANT_NAMES
 
 sym = weft.symbol
 SHAPES = {"x": (3, 64), "w": (96, 64), "m": (64, 96), "b": (96,), "small": (4, 64), "given": (96, 64)}

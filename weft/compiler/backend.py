@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..base.target import Target
 from ..codegen.generator import Codegen
@@ -18,19 +18,27 @@ T = TypeVar("T", bound=Target)
 LayoutRule = Callable[[Any, Symbol, Sequence[Fact], T], Symbol | None]
 
 
+class Precision(NamedTuple):
+    """What a model is computed in: the passes that see to it, and options of the target."""
+
+    passes: tuple[str, ...] = ()
+    options: Mapping[str, Any] = {}
+
+
 @dataclass(frozen=True)
 class Backend(Generic[T]):
     """How programs for one kind of target are made and run. A kind that is registered is one that `weft.compile` takes.
 
     `layout_rules`, by operator: the operator as the target likes it, or None (see AlterOpLayout). `lowering`: fused
     groups become kernels in loop IR. `codegen`: kernels become code. `runtime`: programs are loaded, memory is
-    allocated and copied.
+    allocated and copied. `precisions`, by name: what models may be computed in.
     """
 
     runtime: Runtime
     lowering: Lowering[T]
     codegen: Codegen[T]
     layout_rules: Mapping[str, LayoutRule[T]]
+    precisions: Mapping[str, Precision] = field(default_factory=lambda: {"fp32": Precision()})
 
     def layout_rules_for(self, target: T) -> dict[str, Callable[..., Symbol | None]]:
         """The rules as AlterOpLayout asks them: f(params, inputs, facts)."""

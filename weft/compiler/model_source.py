@@ -18,11 +18,10 @@ from ..core.json_load import graph_from_json
 from ..core.json_save import graph_to_json
 from ..core.symbol import Symbol
 from ..runtime.program import Array
+from .backends import backend_of
 
 HOST = "cpu"  # whatever machine the model is loaded on
 SPECIALISE = ("never", "auto", "always")
-# What a model may be computed in, and the passes that see to it.
-PRECISIONS: dict[str, tuple[str, ...]] = {"fp32": (), "bf16": ("UseBfloat16",), "fp16-weights": ("UseFloat16",)}
 
 
 class ModelSource(NamedTuple):
@@ -41,7 +40,7 @@ class ModelSource(NamedTuple):
     @property
     def passes(self) -> tuple[str, ...]:
         """Those that run for its precision, whatever the level."""
-        return PRECISIONS[self.precision]
+        return backend_of(self.target).precisions[self.precision].passes
 
     def __repr__(self) -> str:
         return f"ModelSource({self.symbol!r} with {len(self.params)} parameters for {self.target.isa})"
@@ -54,10 +53,12 @@ def checked_specialise(when: object) -> str:
     return str(when)
 
 
-def checked_precision(precision: object) -> str:
-    """What products are computed in."""
-    if precision not in PRECISIONS:
-        raise InvalidValue(f"precision {precision!r}", why="it is one of " + ", ".join(map(repr, PRECISIONS)))
+def checked_precision(precision: object, target: Target) -> str:
+    """What a model is computed in: one of those that the target's backend has."""
+    known = backend_of(target).precisions
+    if precision not in known:
+        names = ", ".join(map(repr, known))
+        raise InvalidValue(f"precision {precision!r}", why=f"on a target of kind {target.kind!r} it is one of {names}")
     return str(precision)
 
 
@@ -81,17 +82,17 @@ def unpacked(state: Any) -> ModelSource:
     try:
         text, data = state
         fields = json.loads(text)
-        target = fields["target"]
+        target = host() if fields["target"] == HOST else Target.create(fields["target"])
         return ModelSource(
             Symbol(graph_from_json(fields["graph"]).outputs),
             {name: value.numpy() for name, value in load_param_dict(data).items()},
             given_shapes(fields["shapes"]),
             {name: as_dtype(dtype) for name, dtype in fields["dtypes"].items()},
-            host() if target == HOST else Target.create(target),
+            target,
             fields["threads"],
             fields["opt_level"],
             checked_specialise(fields["specialise"]),
-            checked_precision(fields.get("precision", "fp32")),
+            checked_precision(fields.get("precision", "fp32"), target),
         )
     except Error as error:
         error.at("pickled model")

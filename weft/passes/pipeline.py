@@ -14,7 +14,7 @@ from ..core.op import Op
 from ..core.passes import apply_passes
 from .alter_op_layout import LAYOUT_RULES
 from .correct_layout import with_output_layouts
-from .narrow_products import CONSTANT_NAMES
+from .precision.narrow_products import CONSTANT_NAMES
 
 Rules = Mapping[str, Callable[..., Any]]  # operator -> f(params, inputs, facts) -> Symbol or None
 
@@ -41,6 +41,8 @@ OPT_PASS_LEVEL = {
     "SplitWide": 0,
     "UseBfloat16": BY_NAME,
     "UseFloat16": BY_NAME,
+    "ComputeInFloat16": BY_NAME,
+    "ComputeInBfloat16": BY_NAME,
 }
 
 
@@ -80,6 +82,8 @@ PIPELINE = (
     Step("SkipIdleTaps", ("SkipIdleTaps",), "layouts and forms are chosen for the filters that are left"),
     Step("UseBfloat16", ("UseBfloat16",), "chains are found, and layouts pack what weights become"),
     Step("UseFloat16", ("UseFloat16",), "the same"),
+    Step("ComputeInFloat16", ("ComputeInFloat16",), "the same; scales are folded into weights in float32"),
+    Step("ComputeInBfloat16", ("ComputeInBfloat16",), "the same"),
     Step(
         "AlterOpLayout",
         ("NameAxes", "AlterOpLayout", "CorrectLayout", "SimplifyAlgebra", "CommonSubexpr"),

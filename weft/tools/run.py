@@ -15,7 +15,6 @@ import numpy as np
 from ..base.dtype import dtype_name, is_float
 from ..base.errors import FormatError, NotFound
 from ..base.shown import Shown, plain, rows, table
-from ..compiler.model_source import checked_precision
 from ..eager.autograd.modes import no_grad
 from ..eager.functions.create.data import from_numpy
 from ..runtime.program import Array
@@ -124,7 +123,6 @@ def run_model(
     >>> run_model(weft.symbol.relu(x, name="y"), {"x": [-1.0, 2.0]}, repeat=1).outputs[0].value
     array([0., 2.], dtype=float32)
     """
-    checked_precision(precision)
     named = read_labels(Path(labels)) if labels is not None else []
     stages = stages or Stages()
     if kind_of(model) == "TorchScript archive":

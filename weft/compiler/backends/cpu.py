@@ -10,7 +10,8 @@ from ...lower.cpu.weight_only.levels import LEVEL_RULES
 from ...lower.cpu.words.byte_layouts import BYTE_RULES
 from ...lower.cpu.words.pair_layouts import PAIR_RULES
 from ...runtime.cpu.executor import RUNTIME
-from ..backend import Backend
+from ..backend import Backend, Precision
 
 RULES = {**LAYOUT_RULES, **BYTE_RULES, **PAIR_RULES, **LEVEL_RULES}
-CPU = Backend[CpuTarget](RUNTIME, LOWERING, CODEGEN, RULES)
+PRECISIONS = {"fp32": Precision(), "bf16": Precision(("UseBfloat16",)), "fp16-weights": Precision(("UseFloat16",))}
+CPU = Backend[CpuTarget](RUNTIME, LOWERING, CODEGEN, RULES, PRECISIONS)

@@ -7,6 +7,12 @@ from ...codegen.cuda.compile import CODEGEN
 from ...lower.cuda.dispatch import LOWERING
 from ...lower.cuda.layouts import LAYOUT_RULES
 from ...runtime.cuda.executor import RUNTIME
-from ..backend import Backend
+from ..backend import Backend, Precision
 
-CUDA = Backend[CudaTarget](RUNTIME, LOWERING, CODEGEN, LAYOUT_RULES)
+PRECISIONS = {
+    "fp32": Precision(),
+    "tf32": Precision(options={"precision": "tf32"}),
+    "fp16": Precision(("ComputeInFloat16",)),
+    "bf16": Precision(("ComputeInBfloat16",)),
+}
+CUDA = Backend[CudaTarget](RUNTIME, LOWERING, CODEGEN, LAYOUT_RULES, PRECISIONS)

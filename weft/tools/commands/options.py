@@ -37,7 +37,11 @@ target_option = click.option(
     "--target", default="cpu", show_default=True, metavar="TEXT", help='what it runs on: "cpu", "cuda"'
 )
 precision_option = click.option(
-    "--precision", default="fp32", show_default=True, metavar="NAME", help="of products: fp32, bf16, fp16-weights"
+    "--precision",
+    default="fp32",
+    show_default=True,
+    metavar="NAME",
+    help="fp32, bf16, fp16-weights; on GPUs fp32, tf32, fp16, bf16",
 )
 level_option = click.option("--opt-level", type=click.IntRange(0, 3), default=3, show_default=True, help="passes")
 json_option = click.option("--json", "as_json", is_flag=True, help="print the result as JSON")

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from math import prod
 
-from ..base.dtype import BFLOAT16, FLOAT16, FLOAT32, DType
-from ..base.shape import is_static
-from ..core.graph import Graph
-from ..core.ir import Node, NodeEntry
-from ..core.passes import register_pass
-from ..core.walk import Walker, rewrite
-from .fold_constants import constant_nodes
+from ...base.dtype import BFLOAT16, FLOAT16, FLOAT32, DType
+from ...base.shape import is_static
+from ...core.graph import Graph
+from ...core.ir import Node, NodeEntry
+from ...core.passes import register_pass
+from ...core.walk import Walker, rewrite
+from ..fold_constants import constant_nodes
 
 CONSTANT_NAMES = "constant_names"  # graph attribute: which variables are constants
 FEWEST = 4096  # weights, from which on half of their bytes are worth another kernel's launch
