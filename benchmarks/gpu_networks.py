@@ -170,6 +170,11 @@ def peers(name: str, data: np.ndarray) -> dict[str, Callable[[], Any]]:
     x = torch.from_numpy(half(data)).cuda()
     if name == "resnet":
         module, x = module.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    return torch_runs(module, x)
+
+
+def torch_runs(module: nn.Module, x: torch.Tensor) -> dict[str, Callable[[], Any]]:
+    """A module as it is, in a CUDA graph, and compiled."""
     with torch.no_grad():
         for _ in range(3):
             module(x)
