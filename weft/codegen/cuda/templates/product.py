@@ -139,8 +139,9 @@ class ProductWriter:
         if window is not None:
             origin = tuple(w.let("origin", at) for at in window_origin(row, window.image, window.strides, window.pads))
             blocks = -(-window.channels // self.tile.depth)
-            tap = first // blocks
-            state |= {"channel": first - tap * blocks, "down": tap // window.filter[1]}
+            begin = first % plan.k_blocks if len(plan.passes) > 1 else first
+            tap = begin // blocks
+            state |= {"channel": begin - tap * blocks, "down": tap // window.filter[1]}
             state["across"] = tap - state["down"] * window.filter[1]
         with w.repeat(lambda k: k.block < last, **state) as k:
             w.asm(asm.WAIT, self.empty + k.stage * BARRIER, k.phase)
@@ -151,7 +152,7 @@ class ProductWriter:
             if window is not None:
                 tap = k.down * window.filter[1] + k.across
                 depth = tap * window.channels + k.channel * self.tile.depth
-                self._copy_window(k, full, window, origin)
+                self._copy_window(k, full, window, maps[0], origin)
             else:
                 self._copy_matrix(k, full, plan.a, maps[0], depth, row, batch, self.memory.a, self.tile.rows)
             self._copy_matrix(k, full, plan.b, maps[1], depth, column, batch, self.memory.b, self.tile.width)
@@ -189,7 +190,7 @@ class ProductWriter:
         self.w.e.variables[self.plan.batch_at] = scalar(Linear(0, {self.w.wide(batch): 1}))
         return self.w.let("matrix", cast(matrix, UINT32))
 
-    def _copy_window(self, k: Loop, full: Expr, window: Window, origin: tuple[Expr, ...]) -> None:
+    def _copy_window(self, k: Loop, full: Expr, window: Window, chosen: Value, origin: tuple[Expr, ...]) -> None:
         w = self.w
         picture, top, left = origin
         to = w.let("to", self.base + self.memory.a + k.stage * (self.tile.rows * ROW_BYTES))
@@ -197,7 +198,6 @@ class ProductWriter:
             w.b.convert("trunc", w.value(at * step), "i16")
             for at, step in ((k.across, window.dilation[1]), (k.down, window.dilation[0]))
         ]
-        chosen = self.frame.maps[window.map]
         w.asm(asm.window_load(), to, chosen, k.channel * self.tile.depth, left, top, picture, full, *offsets)
 
     def _advance(self, k: Loop) -> None:
@@ -212,7 +212,8 @@ class ProductWriter:
         across = k.across + cast(whole, UINT32)
         row_done = across.equal(window.filter[1])
         k.next(channel=select(whole, u32(0), channel), across=select(row_done, u32(0), across))
-        k.next(down=k.down + cast(row_done, UINT32))
+        down = k.down + cast(row_done, UINT32)
+        k.next(down=select(down.equal(window.filter[0]), u32(0), down))  # where another pass begins
 
     # The warpgroups that multiply
 
