@@ -12,7 +12,7 @@ from .eager.tensor.size import Size as _Size
 from .eager.tensor.types import dtype as _dtype
 from .eager.tensor.types import layout as _layout
 
-from . import symbol as symbol, graph as graph, name as name, attribute as attribute, contrib as contrib, _symbol_internal as _symbol_internal, compiler as compiler, frontend as frontend, runtime as runtime, testing as testing, tools as tools, top as top, te as te, ops as ops, autograd as autograd, nn as nn, func as func, jit as jit, onnx as onnx, optim as optim, utils as utils, distributions as distributions, amp as amp, cuda as cuda, backends as backends, accelerator as accelerator, mps as mps, mtia as mtia, xpu as xpu, version as version, profiler as profiler, hub as hub, special as special, linalg as linalg, fft as fft, signal as signal, serialization as serialization, random as random, futures as futures, loggers as loggers, cpp as cpp, _C as _C, _utils as _utils
+from . import symbol as symbol, graph as graph, name as name, attribute as attribute, contrib as contrib, _symbol_internal as _symbol_internal, compiler as compiler, frontend as frontend, generation as generation, runtime as runtime, testing as testing, tools as tools, top as top, te as te, ops as ops, autograd as autograd, nn as nn, func as func, jit as jit, onnx as onnx, optim as optim, utils as utils, distributions as distributions, amp as amp, cuda as cuda, backends as backends, accelerator as accelerator, mps as mps, mtia as mtia, xpu as xpu, version as version, profiler as profiler, hub as hub, special as special, linalg as linalg, fft as fft, signal as signal, serialization as serialization, random as random, futures as futures, loggers as loggers, cpp as cpp, _C as _C, _utils as _utils
 from . import symbol as sym
 from .base import config as config
 from .base import ndarray as nd
@@ -26,6 +26,8 @@ from .core.op import Op as Op
 from .core.op import list_ops as list_ops
 from .jit.compile.entry import compile as compile
 from .compiler.model import CompiledModel as CompiledModel
+from .compiler.quantise.entry import quantize as quantize
+from .compiler.quantise.weight_levels import quantize_weights as quantize_weights
 from .base.param_dict import save_param_dict as save_param_dict
 from .base.param_dict import load_param_dict as load_param_dict
 from .jit.types import Type as Type

@@ -39,11 +39,13 @@ REFUSES = {
     "broadcast_pow",
     "conv2d",
     "conv2d_transpose",
+    "dequantize",
     "dropout",
     "elemwise_pow",
     "isfinite",
     "isinf",
     "isnan",
+    "quantize",
     "rnn",
 }
 # Volumes, and bits of integers.

@@ -278,6 +278,25 @@ def resize(rng, torch):
     yield Sample([floats(rng, (1, 1, 2, 2))], {"size": (4, 4)}, asymmetric_double(torch), **LOOSE)
 
 
+@samples("_bilinear")
+def bilinear(rng, torch):
+    fn = torch.nn.functional.interpolate
+    for attrs, options in RESIZES[:2]:
+        for extents, out in [*EXTENTS, ((7, 5), (9, 37))]:
+            for layout, shape in (("NCHW", (2, 3, *extents)), ("NHWC", (2, *extents, 19))):
+                yield Sample(
+                    [floats(rng, shape)],
+                    {"size": out, "layout": layout, **attrs},
+                    lambda x, o=out, options=options, layout=layout: (
+                        fn(x, size=o, **options)
+                        if layout == "NCHW"
+                        else fn(x.movedim(-1, 1), size=o, **options).movedim(1, -1)
+                    ),
+                    differentiable=False,
+                    **LOOSE,
+                )
+
+
 def asymmetric_double(torch):
     """Twice as large from 2 x 2: even places on elements, odd ones halfway to the next."""
 

@@ -192,6 +192,7 @@ def _only(allowed: Callable[[DType], bool], kind: str, hint: str) -> DtypeRule:
 
 
 floating = _only(is_float, "floating", "cast the input to float32")
+single = _only(lambda dtype: dtype == FLOAT32, "float32", "cast the input to float32")
 numeric = _only(lambda dtype: dtype != BOOL, "numeric", "cast the input to int32 or float32")
 integral = _only(is_integer, "integer", "cast the input to int32")
 

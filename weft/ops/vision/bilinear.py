@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ... import te
 from ...base.dtype import FLOAT32, INT32, INT64
 from ...base.layout import Layout
-from .._families import define, numeric
+from .._families import define, single
 from .._kernels import VECTOR, Body
 from .._layouts import Answer, Layouts, pool
 from ._spatial import spatial_axes
@@ -128,7 +128,7 @@ bilinear = define(
     "Height and width brought to a size, each element from the four beside it.",
     attrs=ResizeAttrs,
     shape=_resize_shape,
-    dtype=numeric,
+    dtype=single,
     layout=_layout,
     reference=_reference,
     kernels=_kernels,
