@@ -5,7 +5,7 @@
     python benchmarks/gpu_files.py /tmp/networks vit_b_16 --peers      one, in fp16, beside PyTorch, too
 
 A line has the seconds of the build, kernels and host steps, the largest difference as a part of the output's largest
-magnitude with its bound, and microseconds of a run on arrays that are on the device already.
+magnitude with its bound, and microseconds of a run on arrays that are on the device already. Needs PyTorch with CUDA.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from export_networks import build, declared_operators
 from gpu_networks import show, torch_runs
 
 import weft
@@ -65,9 +67,6 @@ def microseconds(run: Callable[[], Any]) -> float:
 
 
 def beside_torch(folder: Path, name: str) -> None:
-    import torch
-    from export_networks import build, declared_operators
-
     saved = np.load(folder / f"{name}.npz")
     model = weft.compile(folder / f"{name}.onnx", target="cuda", precision="fp16")
     with declared_operators():
