@@ -14,7 +14,7 @@ help:
 	@echo "make test     the fast tests, in $(JOBS) processes"
 	@echo "make slow     the long tests"
 	@echo "make gpu      every operator on the GPU that is here, against its reference"
-	@echo "make coverage which lines of weft a tenth of the generated cases run: an error below 90%"
+	@echo "make coverage which lines of weft a fifth of the generated cases run: an error below 90%"
 	@echo "make bench    speed against other runtimes"
 	@echo "make figures  every claim with a number, its bound, and the value measured now (WHAT=core|...)"
 	@echo "make docs     the pages of docs/ops, of ONNX, of tensor functions and of layers, and type stubs, from what they are about"
@@ -58,7 +58,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' $(TESTS)
 
 coverage: $(VENV)/.oracles
-	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' --share 10 --cov --cov-report=term:skip-covered --cov-fail-under=90 $(TESTS)
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' --share 5 --cov --cov-report=term:skip-covered --cov-fail-under=90 $(TESTS)
 
 slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) -m slow $(TESTS)
