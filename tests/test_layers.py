@@ -163,7 +163,7 @@ def test_modules_that_are_imported_by_a_text_are_of_the_same_room_or_below():
 
 
 def test_backends_are_known_by_name_in_one_place():
-    """Common stages ask the target's backend; eager calls run on the CPU for now. The rooms of one backend know none of
+    """Common stages ask the target's backend; eager calls run on the CPU. The rooms of one backend know none of
     another's."""
     rooms = {kind: {(room, kind) for room in ("lower", "codegen", "runtime")} for kind in ("cpu", "cuda")}
     composed = {
