@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 from . import coefficients_wide as c
@@ -17,7 +18,7 @@ _DIGITS = 1400  # bits after the point, of 2 pi
 
 def sine_and_cosine(b: Builder, x: Value) -> tuple[Value, Value, Value]:
     """Of r, and k as an integer of which the last two bits matter: x = r + k pi/2, |r| <= pi/4."""
-    high, low = _moderate(b, x)
+    high, low = moderate(b, x, x, TABLE_FROM, _modulo_two_pi)
     magic = b.like(x, 1.5 * 2.0**52)
     shifted = b.fma(high, b.like(x, 1 / c.HALF_PI[0]), magic)
     k = b.neg(b.sub(shifted, magic))
@@ -37,16 +38,19 @@ def sine_and_cosine(b: Builder, x: Value) -> tuple[Value, Value, Value]:
     return sine, b.add(near, tail), b.bits(shifted)
 
 
-def _moderate(b: Builder, x: Value) -> tuple[Value, Value]:
-    """The angle as a sum of two; huge ones are taken modulo 2 pi, in a branch."""
-    none = b.like(x, -0.0)
-    huge = b.compare("oge", b.fabs(x), b.like(x, TABLE_FROM))
+def moderate(
+    b: Builder, x: Value, wide: Value, limit: float, modulo_two_pi: Callable[[Builder, Value], tuple[Value, Value]]
+) -> tuple[Value, Value]:
+    """The angle, which is x or x in float64, as a sum of two float64; those from the limit on are taken modulo 2 pi, in
+    a branch."""
+    none = b.like(wide, -0.0)  # added to -0.0 it keeps the sign
+    huge = b.compare("oge", b.fabs(x), b.like(x, limit))
 
     def reduced() -> list[Value]:
-        high, low = _modulo_two_pi(b, x)
-        return [b.select(huge, high, x), b.select(huge, low, none)]
+        high, low = modulo_two_pi(b, x)
+        return [b.select(huge, high, wide), b.select(huge, low, none)]
 
-    high, low = b.branch(b.any_of(huge), reduced, [x, none])
+    high, low = b.branch(b.any_of(huge), reduced, [wide, none])
     return high, low
 
 

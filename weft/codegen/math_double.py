@@ -9,6 +9,7 @@ from . import coefficients as c
 from .arithmetic import negative
 from .builder import Builder, Value
 from .llvm_types import literal
+from .math_angles import moderate
 from .math_exp_log import exp, exp2, of_positive, rough_log
 
 SMALL = 1e-4  # below it three terms of a series are enough
@@ -160,7 +161,7 @@ def _from_half_turns(b: Builder, x: Value, part: float) -> Value:
     """sin(x) = (-1)**k sin(r) with x = r + k pi; cos(x) = -(-1)**k sin(r) with half a turn of pi
     more. |r| <= pi/2, so that one polynomial does."""
     wide = b.convert("fpext", x, "double")
-    high, low = _below_table(b, x, wide)
+    high, low = moderate(b, x, wide, TABLE_FROM, _modulo_two_pi)
     magic = b.like(wide, 1.5 * 2.0**52)
     per_turn = b.like(wide, 1 / math.pi)
     if part:
@@ -192,7 +193,7 @@ def tan(b: Builder, x: Value) -> Value:
 def _from_quarters(b: Builder, x: Value, combine: Callable[[Value, Value, Value], Value]) -> Value:
     """A function of a float32 angle from the sine and cosine of r and k, x = r + k pi/2."""
     wide = b.convert("fpext", x, "double")
-    high, low = _below_table(b, x, wide)
+    high, low = moderate(b, x, wide, TABLE_FROM, _modulo_two_pi)
     magic = b.like(wide, 1.5 * 2.0**52)
     shifted = b.add(b.mul(high, b.like(wide, 2 / math.pi)), magic)
     k = b.sub(shifted, magic)
@@ -210,19 +211,6 @@ def _from_quarters(b: Builder, x: Value, combine: Callable[[Value, Value, Value]
 def _of_finite(b: Builder, x: Value, result: Value) -> Value:
     finite = b.compare("olt", b.fabs(x), b.like(x, float("inf")))
     return b.select(finite, result, b.like(x, float("nan")))
-
-
-def _below_table(b: Builder, x: Value, wide: Value) -> tuple[Value, Value]:
-    """The angle as a sum of two float64; huge ones are taken modulo 2 pi, in a branch."""
-    none = b.like(wide, -0.0)  # added to -0.0 it keeps the sign
-    huge = b.compare("oge", b.fabs(x), b.like(x, TABLE_FROM))
-
-    def reduced() -> list[Value]:
-        high, low = _modulo_two_pi(b, x)
-        return [b.select(huge, high, wide), b.select(huge, low, none)]
-
-    high, low = b.branch(b.any_of(huge), reduced, [wide, none])
-    return high, low
 
 
 def _modulo_two_pi(b: Builder, x: Value) -> tuple[Value, Value]:
