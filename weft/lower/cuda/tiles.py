@@ -34,7 +34,8 @@ def candidates(kind: str, turned: bool) -> list[Tile]:
     """Tiles that are worth asking about; operands that are stored by columns come in boxes of 64."""
     plain = [(2, 256), (2, 192), (2, 128), (2, 64), (1, 256), (1, 128), (1, 64)]
     tiles = [Tile(kind, groups, width) for groups, width in plain]
-    tiles += [Tile(kind, 2, 128, 2, True), Tile(kind, 2, 256, 1, True), Tile(kind, 2, 128, 1, True)]
+    turns = [(128, 2), (256, 1), (128, 1), (64, 2)]
+    tiles += [Tile(kind, 2, width, blocks, True) for width, blocks in turns]
     narrow = [] if turned else [(1, 32), (2, 32)]
     tiles += [
         Tile(kind, groups, width, split=split)
