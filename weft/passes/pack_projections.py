@@ -64,7 +64,7 @@ class _Finder:
         together = [sides for sides in groups.values() if len(sides) > 1]
         if not together or len({*node.inputs[:3]}) < 3:
             return None
-        read, attrs = list(inputs), {**node.attrs}
+        read, attrs = list(inputs), dict[str, Any](node.attrs)
         for sides in together:
             parts = [projection for side in sides if (projection := found[side]) is not None]
             made, offset, total = _product(walker, parts, moves), 0, sum(part.units for part in parts)

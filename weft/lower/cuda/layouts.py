@@ -8,7 +8,7 @@ filters all that is done to them is done once. Pools stay between convolutions w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -158,7 +158,7 @@ def turned_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: Cu
 
 
 POOLS = "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d"
-LAYOUT_RULES = {
+LAYOUT_RULES: dict[str, Callable[[Any, Symbol, Sequence[Fact], CudaTarget], Symbol | None]] = {
     "conv2d": channels_last_conv2d,
     "matmul": turned_matmul,
     **{name: partial(channels_last_pool, name=name) for name in POOLS.split()},

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...base.cuda_target import CudaTarget
-from ...te.expr import Load, Var, as_expr
+from ...te.expr import Call, Load, Var, as_expr
 from ...te.extents import is_open
 from ...te.loops import Buffer, For, Kernel, Stmt, Store
 from ...te.visit import free_of, postorder, substitute
@@ -29,7 +29,7 @@ def pointwise_kernel(
     across = found_across(axes, body)
     if across is not None:
         return across_kernel(name, buffers, axes, body, across)
-    lanes = max(vector_lanes(axes, body, target), whole_line(axes, body))
+    lanes = max(_at_once(axes, body, target), whole_line(axes, body))
     if lanes > 1:
         axes, body = in_vectors(axes, body, lanes)
     return over_elements(name, buffers, axes, body, target)
@@ -48,6 +48,13 @@ def vector_lanes(axes: Sequence[Axis], body: Stmt, target: CudaTarget) -> int:
     while lanes > 1 and inner.extent % lanes:
         lanes //= 2
     return lanes
+
+
+def _at_once(axes: Sequence[Axis], body: Stmt, target: CudaTarget) -> int:
+    """A vector; two of 16-bit floats with a function, so that a thread has more to read while it computes."""
+    lanes = vector_lanes(axes, body, target)
+    is_long = lanes == target.lanes("float16") and axes[-1].extent % (2 * lanes) == 0
+    return 2 * lanes if is_long and any(isinstance(node, Call) for node in postorder((body,))) else lanes
 
 
 def whole_line(axes: Sequence[Axis], body: Stmt) -> int:

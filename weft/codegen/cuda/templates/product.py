@@ -39,7 +39,7 @@ from .writer import UINT32, Loop, u32
 
 BARRIER = 8  # bytes
 K_STEPS = ROW_BYTES // K_STEP_BYTES
-PART = 16  # stages whose products are summed by tensor cores alone, where float32 stays float32
+PART = 8  # stages whose products are summed by tensor cores alone, where float32 stays float32
 TURN_BARRIER = 3  # the first of the named barriers at which warpgroups wait for their turn
 
 
