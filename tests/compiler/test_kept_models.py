@@ -200,7 +200,8 @@ def test_what_is_ready_has_all_that_a_model_has(fresh):
         assert [node.op_name for node in one.graph.indexed.nodes if node.op is not None]
         assert one.metadata["producer"] == "tests"
         assert one.source.opt_level == 3
-        assert one.is_whole and one.parts == 1
+        assert one.is_whole
+        assert one.parts == 1
         assert one.report().kernels
         assert "x: float32[3, 5] -> y: float32[3, 5]" in repr(one)
         with pytest.raises(ShapeError, match="expected x"):
@@ -221,7 +222,7 @@ def test_a_file_that_was_written_over_is_not_read_again(fresh):
     model = check(path, expected, 1)
     write(path, 1)
     with pytest.raises(RunError, match="has changed"):
-        model.graph  # noqa: B018
+        model.graph
     np.testing.assert_allclose(model.run({"x": given()})[0], expected, rtol=1e-6, atol=1e-6)
 
 
