@@ -163,7 +163,7 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
         if modes.trace.records:
             return outputs
     else:
-        outputs = _computed(kernel, params, inputs)
+        outputs = computed(kernel, params, inputs)
     if modes.grad:
         for tensor in inputs:
             if tensor._requires_grad or (tensor._base is not None and tensor.requires_grad):
@@ -172,7 +172,8 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     return outputs
 
 
-def _computed(kernel: OpKernel, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+def computed(kernel: OpKernel, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of an operator on the processor, outside of all graphs."""
     arrays: list[Any] = [tensor._array for tensor in inputs]  # array_of's, which every call cannot afford
     results = kernel.run(params, arrays)
     if not isinstance(results, (tuple, list)):
