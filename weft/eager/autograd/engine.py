@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...base.errors import InvalidType, RunError
 from .. import native
 from ..functions.around import LAYERS, through
@@ -59,7 +61,7 @@ class _Pending:
         have = grads[index]
         if have is None:
             grads[index] = grad
-        elif self.owned is not None and index in self.owned and not modes.grad and modes.trace is None:
+        elif self.owned is not None and index in self.owned and _may_add(have):
             native.add_into(have._array, grad._array)
         else:
             grads[index] = have + grad
@@ -69,6 +71,11 @@ class _Pending:
         """The sums, which are whoever's who takes them."""
         grads, self.grads = self.grads, None
         return grads
+
+
+def _may_add(have: Grad) -> bool:
+    """Whether a sum may be added to in place: nobody follows it, and it is the processor's."""
+    return not modes.grad and modes.trace is None and isinstance(have._array, np.ndarray)
 
 
 class Run:

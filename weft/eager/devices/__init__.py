@@ -1,5 +1,6 @@
-"""Tensors in the memory of a device. `memory.py` is that memory, `copies.py` moves elements, `programs.py` runs operators,
-`calls.py` is what goes on around calls of functions on such tensors, `moving.py` brings tensors there and back.
+"""Tensors in the memory of a device. `memory.py` is that memory, `copies.py` moves elements, `programs.py` runs
+operators, `calls.py` is what goes on around calls of functions on such tensors, `moving.py` brings tensors there and
+back.
 
 What others call loads with all of it when it is first used: without a device, nothing here needs a compiler."""
 

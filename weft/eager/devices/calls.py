@@ -16,11 +16,11 @@ from ...runtime.cuda.context import platform
 from .. import native
 from ..autograd.modes import modes
 from ..autograd.view_writes import Clear, Pick
-from ..dispatch import computed, is_shape_alone, kernel_of
+from ..dispatch import OpKernel, computed, is_shape_alone, kernel_of
 from ..functions.around import Args, Kwargs, Rest
 from ..tensor.device import device
 from ..tensor.memory import Array, array_of, start_of
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import Tensor, tensor_of, wrap
 from .copies import copy_elements
 from .memory import OnDevice, empty_on, laid_out, uploaded
 from .programs import call_of, run_call
@@ -42,6 +42,8 @@ class Calls:
         index, kernel = index_of([tensor._array for tensor in inputs]), kernel_of(op)
         if index is None:
             return computed(kernel, params, inputs)
+        if any([tensor._array.dtype.kind == "c" for tensor in inputs]):
+            return self._hosted(kernel, params, inputs, index)
         facts = _inferred(op, params, inputs)
         if all([0 in (fact.shape or ()) for fact in facts]):
             return [wrap(empty_on(index, fact.shape, fact.dtype)) for fact in facts]  # type: ignore[arg-type]
@@ -52,6 +54,19 @@ class Calls:
         if kernel.mutates:
             _write_back([(inputs[place], given[place]) for place in op.mutates_of(params)])
         return [wrap(memory) for memory in made]
+
+    def _hosted(self, kernel: OpKernel, params: Any, inputs: Sequence[Tensor], index: int) -> list[Tensor]:
+        """The outputs of an operator that no kernel of a device computes: complex numbers have none."""
+        tell_host(kernel.op.name)
+        hosts = [tensor_of(host_of(tensor._array), [0], None, 0) for tensor in inputs]
+        made = computed(kernel, params, hosts)
+        if kernel.mutates:
+            for place in kernel.op.mutates_of(params):
+                write(inputs[place]._array, hosts[place]._array)
+                inputs[place]._counter[0] += 1
+        for tensor in made:
+            tensor._array = uploaded(index, array_of(tensor))
+        return made
 
     # What recordings are asked, too.
 

@@ -41,9 +41,7 @@ def walk_of(target: Array, source: Array) -> Walk:
     (Walk(width=4, extents=(24,), into=(1,), out_of=(1,)), (4, 6))
     """
     width, inner = (8, 2) if target.itemsize == 16 else (target.itemsize, 1)
-    axes = [
-        (n, a // width, b // width) for n, a, b in zip(target.shape, target.strides, source.strides) if n != 1
-    ]
+    axes = [(n, a // width, b // width) for n, a, b in zip(target.shape, target.strides, source.strides) if n != 1]
     axes.sort(key=lambda axis: -abs(axis[1]))
     if inner > 1:
         axes.append((inner, 1, 1))
@@ -71,9 +69,7 @@ def copy_elements(target: Any, source: Any) -> None:
     source.owner.ready_on(stream)
     with context:
         if walk.is_plain:
-            context.driver.call(
-                "cuMemcpyDtoDAsync_v2", target.address, source.address, target.nbytes, stream.handle
-            )
+            context.driver.call("cuMemcpyDtoDAsync_v2", target.address, source.address, target.nbytes, stream.handle)
         else:
             _prepared(context, walk, target.layout, source.layout).launch(stream)
     target.owner.used_on(stream)

@@ -37,7 +37,8 @@ def copy_kernel(width: int, rank: int) -> Kernel:
     """y[...] = x[...], a thread for each element; sizes of the memory, where the first element is in it, extents and
     steps are scalars."""
     b = KernelBuilder("copy")
-    total, spans, starts = b.scalar("total"), *[[b.scalar(f"{what}_{side}") for side in "yx"] for what in ("span", "start")]
+    total = b.scalar("total")
+    spans, starts = ([b.scalar(f"{what}_{side}") for side in "yx"] for what in ("span", "start"))
     extents = [b.scalar(f"n{axis}") for axis in range(rank)]
     steps = [[b.scalar(f"{side}{axis}") for axis in range(rank)] for side in "yx"]
     dtype = DTYPES[_ELEMENTS[width]]

@@ -24,6 +24,12 @@ from .copies import copy_elements
 from .told import tell_host
 
 
+@cache
+def numbered(index: int) -> device:
+    """A device by its number."""
+    return device("cuda", index)
+
+
 class OnDevice:
     """Elements in the memory of a device: an implementation of `Memory`. `owner` keeps the memory, and knows which
     streams use it; a view knows the memory it is a part of by `base`."""
@@ -75,6 +81,27 @@ class OnDevice:
         """A view by any function that gives views of arrays."""
         return self._view(view(self.layout))
 
+    def view(self, dtype: DType) -> OnDevice:
+        """The same bytes as elements of another dtype."""
+        return self._view(self.layout.view(dtype))
+
+    def whole(self) -> OnDevice:
+        """All bytes from the first to the last element."""
+        if not self.size:
+            return self._view(np.empty(0, np.uint8))
+        low, high = byte_bounds(self.layout)
+        return self._view(laid_out(low, (high - low,), np.dtype(np.uint8)))
+
+    def part(self, shape: Sequence[int], dtype: DType, start: int, strides: Sequence[int] | None) -> OnDevice:
+        """Elements of some bytes: the first at one of them, the others so many apart."""
+        return self._view(laid_out(self.address + start, shape, dtype, strides))
+
+    def grown(self, nbytes: int) -> OnDevice:
+        """More bytes, of which the first are those of this memory."""
+        made = empty_on(self.index, (nbytes,), self.dtype)
+        copy_elements(made[: self.size], self)
+        return made
+
     def _view(self, seen: Array) -> OnDevice:
         return OnDevice(seen, self.owner, self)
 
@@ -94,7 +121,8 @@ class OnDevice:
     def as_array(self) -> DeviceArray:
         """The same memory as the runtime has it."""
         read_only = not self.layout.flags.writeable
-        return DeviceArray(self.owner, self.address, self.shape, self.dtype, self.strides, read_only)
+        address = self.address if self.size else getattr(self.owner, "address", 0)
+        return DeviceArray(self.owner, address, self.shape, self.dtype, self.strides, read_only)
 
     def read(self) -> Array:
         """A copy of the elements on the host, when all is done that they wait for."""
@@ -133,11 +161,6 @@ _ALIGNMENT = 16  # bytes
 _GAPS, _FEW_BYTES = 4, 1 << 20  # elements with gaps are copied with all between them, if that is not much more
 
 
-@cache
-def numbered(index: int) -> device:
-    return device("cuda", index)
-
-
 def stream_on(index: int) -> Stream:
     """The stream that this thread works in on a device."""
     return current_stream(platform().checked(index))
@@ -166,20 +189,11 @@ class _Addresses:
     """Some bytes at an address, for numpy."""
 
     def __init__(self, address: int, nbytes: int, read_only: bool) -> None:
-        self.__array_interface__ = {
-            "data": (address, read_only),
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "version": 3,
-        }
+        self.__array_interface__ = {"data": (address, read_only), "shape": (nbytes,), "typestr": "|u1", "version": 3}
 
 
 def laid_out(
-    address: int,
-    shape: Sequence[int],
-    dtype: DType,
-    strides: Sequence[int] | None = None,
-    read_only: bool = False,
+    address: int, shape: Sequence[int], dtype: DType, strides: Sequence[int] | None = None, read_only: bool = False
 ) -> Array:
     """An array over memory that nobody may read by it."""
     extents = tuple(shape)

@@ -9,7 +9,7 @@ from ...runtime.cuda.array import shared_from
 from ...runtime.cuda.context import platform
 from ..autograd.modes import modes
 from ..autograd.node import Grad, Node
-from ..functions.around import LAYERS
+from ..functions.around import ALWAYS, LAYERS
 from ..tensor.device import CPU, device
 from ..tensor.tensor import Tensor, wrap
 from . import kernels, programs, scalars
@@ -62,6 +62,7 @@ def begin() -> None:
     platform()
     if around not in LAYERS:
         LAYERS.insert(0, around)
+        ALWAYS.append(around)
 
 
 def shared(value: Any) -> Tensor:

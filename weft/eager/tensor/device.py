@@ -78,9 +78,7 @@ def require_cpu(where: Any = None) -> device:
     found = CPU if where is None else where if isinstance(where, device) else device(where)
     if found.type != "cpu":
         raise NoDevice(
-            f"weft has no device {str(found)!r}",
-            why="tensors are on 'cpu', or on 'cuda'",
-            hint="use device='cpu'",
+            f"weft has no device {str(found)!r}", why="tensors are on 'cpu', or on 'cuda'", hint="use device='cpu'"
         )
     return found
 

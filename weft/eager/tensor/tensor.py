@@ -20,7 +20,18 @@ from ..autograd.node import NO_EDGE, Node, accumulator_of
 from ..autograd.view_writes import AsStrided
 from ..functions.around import LAYERS, LISTENERS, answered, layered
 from .device import device
-from .memory import CHANNELS_LAST, Array, ForeignMemory, Memory, answer, array_of, device_of, in_memory, layout_of, read_from
+from .memory import (
+    CHANNELS_LAST,
+    Array,
+    ForeignMemory,
+    Memory,
+    answer,
+    array_of,
+    device_of,
+    in_memory,
+    layout_of,
+    read_from,
+)
 from .printing import format_tensor
 from .size import Size
 from .storage import UntypedStorage
@@ -158,12 +169,12 @@ class Tensor:
         root = root_of(self)
         storage = root._storage
         if storage is None:
-            storage = root._storage = UntypedStorage._of_array(array_of(root))
+            storage = root._storage = UntypedStorage._of_array(_held(root))
             if root is not self:
                 root.untyped_storage()  # which knows the root by this, whatever becomes of its views
-        if root is not self and self.numel() and not storage._spans(array_of(self)):
+        if root is not self and self.numel() and not storage._spans(_held(self)):
             self._root = None  # the tensor it was a view of looks at other memory now
-            storage = self._storage = UntypedStorage._of_array(array_of(self))
+            storage = self._storage = UntypedStorage._of_array(_held(self))
         if self._start is None:
             self._storage = storage
             self._start = self.data_ptr() - storage.data_ptr() if self.numel() else 0
@@ -178,7 +189,11 @@ class Tensor:
         self, storage: UntypedStorage, shape: tuple[int, ...], start: int, strides: tuple[int, ...] | None = None
     ) -> None:
         """Has elements of a storage as its memory: the first at a byte, the others some bytes apart."""
-        memory, first = (np.empty(0, np.uint8), 0) if 0 in shape else (storage._bytes, start)
+        held: Any = storage._bytes
+        if not isinstance(held, _ndarray):
+            self._array = held.part(shape, self._dtype, start, strides)
+            return
+        memory, first = (np.empty(0, np.uint8), 0) if 0 in shape else (held, start)
         self._array = np.ndarray(shape, self._dtype, memory, first, strides)
 
     def _look_as(self, view: Tensor) -> None:
@@ -568,6 +583,11 @@ def as_view(array: Memory, source: Tensor) -> Tensor:
     if modes.trace is not None:
         modes.trace.viewed(made, source)
     return made
+
+
+def _held(tensor: Tensor) -> Any:
+    """The memory that a storage is made of."""
+    return tensor._array if hasattr(tensor._array, "whole") else array_of(tensor)
 
 
 def _kept(grad: Tensor) -> Tensor:

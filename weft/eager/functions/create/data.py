@@ -8,8 +8,8 @@ import numpy as np
 
 from ....base.dtype import BOOL, DTYPES, INT64, DType, is_complex, is_float, is_integer
 from ....base.errors import InvalidType, InvalidValue, RunError
-from ...tensor.convert import convert, number_limits
 from ... import devices
+from ...tensor.convert import convert, number_limits
 from ...tensor.device import located
 from ...tensor.memory import Array, array_of
 from ...tensor.promotion import complex_of
