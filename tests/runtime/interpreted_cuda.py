@@ -3,11 +3,12 @@
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from weft.base.errors import InvalidValue
+from weft.base.errors import InvalidValue, OutOfRange
 from weft.codegen.generator import Codegen
 from weft.compiler import backends
 from weft.compiler.backends.cuda import CUDA
 from weft.compiler.groups import forget_groups
+from weft.core.bulk import collector_paused
 from weft.te.interpret import run_kernel
 
 
@@ -27,13 +28,14 @@ class Interpreted(dict):
     def __missing__(self, name):
         def run(fake, launched):
             for kernel in Recording.kernels[name][:-1]:
-                with suppress(InvalidValue):
+                with suppress(InvalidValue, OutOfRange):
                     return _interpret(kernel, fake, launched)
             return _interpret(Recording.kernels[name][-1], fake, launched)
 
         return run
 
 
+@collector_paused  # finalisers of what is collected meanwhile would have streams do what comes after the kernel
 def _interpret(kernel, fake, launched):
     count = len(kernel.buffers)
     places, scalars = launched.parameters[:count], launched.parameters[count : count + len(kernel.scalars)]

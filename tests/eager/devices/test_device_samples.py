@@ -1,8 +1,7 @@
 """Functions of the table on a GPU without one, on samples of PyTorch's operator database."""
 
 import pytest
-from opinfo_lists import EXCEPTIONS, LEFT_OUT
-from samples import compared, failures, torch
+from samples import failures, names_to_try, torch
 
 pytestmark = pytest.mark.usefixtures("gpu")
 
@@ -16,11 +15,10 @@ nn.functional.interpolate nn.functional.dropout cat stack split index_select gat
 masked_select index_put sort topk unique roll flip tril diag_embed unfold as_strided einsum cholesky linalg.svd
 linalg.solve fft.rfft nonzero isclose floor_divide bitwise_and to repeat kron
 """.split()
-# What takes long in the interpreter, and what is no function of tensors of one device.
+# What takes long in the interpreter.
 SLOW = {"nn.functional.ctc_loss", "grid_sampler_3d", "nn.functional.conv_transpose3d", "nn.functional.grid_sample"}
-ELSEWHERE = {"to", "normal", "svd_lowrank", "nextafter"}
 PARTS = 8
-NAMES = [name for name in compared() if name not in {*LEFT_OUT, *EXCEPTIONS, *SLOW, *ELSEWHERE}]
+NAMES = [name for name in names_to_try() if name not in SLOW]
 
 
 def must_agree(names, first):

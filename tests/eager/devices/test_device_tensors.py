@@ -181,7 +181,12 @@ class Convolutional:
     @staticmethod
     def made(n):
         return n.Sequential(
-            n.Conv2d(2, 4, 3, padding=1), n.BatchNorm2d(4), n.ReLU(), n.MaxPool2d(2), n.Flatten(), n.Linear(36, 3)
+            n.Conv2d(2, 4, 3, padding=1, bias=False),
+            n.BatchNorm2d(4),
+            n.ReLU(),
+            n.MaxPool2d(2),
+            n.Flatten(),
+            n.Linear(36, 3),
         )
 
 

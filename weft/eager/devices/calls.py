@@ -8,28 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import RunError, ShapeError
+from ...base.errors import Error, RunError, ShapeError
 from ...core.infer import infer_node
 from ...core.ir import Fact
 from ...core.op import Op
+from ...core.plan import Plan
 from ...runtime.cuda.context import platform
 from .. import native
 from ..autograd.modes import modes
 from ..autograd.view_writes import Clear, Pick
 from ..dispatch import OpKernel, computed, is_shape_alone, kernel_of
 from ..functions.around import Args, Kwargs, Rest
-from ..tensor.device import device
+from ..tensor.device import CPU, device, located
 from ..tensor.memory import Array, array_of, start_of
 from ..tensor.tensor import Tensor, tensor_of, wrap
 from .copies import copy_elements
 from .memory import OnDevice, empty_on, laid_out, uploaded
-from .programs import call_of, run_call
+from .programs import Call, operator_call, plan_call
 from .scalars import constant_on, filled
 from .told import tell_host
 
 # Functions that take tensors of several devices, and those whose results are on the device that they say.
 MIXING = frozenset("copy_ to type_as cpu cuda weft.getitem weft.setitem_ __getitem__".split())
-LEAVING = frozenset("to cpu cuda".split())
+LEAVING = frozenset("to cpu cuda ToCopyBackward0".split())
 
 
 class Calls:
@@ -48,12 +49,27 @@ class Calls:
         if all([0 in (fact.shape or ()) for fact in facts]):
             return [wrap(empty_on(index, fact.shape, fact.dtype)) for fact in facts]  # type: ignore[arg-type]
         memories = [on_device(index, tensor._array) for tensor in inputs]
-        call = call_of(op, params, memories, platform().context(index))
-        given = [m.dense() if number in call.read else _unread(m) for number, m in enumerate(memories)]
-        made = run_call(call, given)
+        call = operator_call(op, params, memories, platform().context(index))
+        given = _readable(memories, call)
+        made = call.run(given)
         if kernel.mutates:
             _write_back([(inputs[place], given[place]) for place in op.mutates_of(params)])
         return [wrap(memory) for memory in made]
+
+    def fused(self, plan: Plan, tensors: Sequence[Tensor]) -> list[Tensor] | None:
+        """The results of the steps of a plan in one go, of which none is a leaf; None where they go one by one."""
+        index = index_of([tensor._array for tensor in tensors])
+        if index is None or plan in _APART or any([tensor._array.dtype.kind == "c" for tensor in tensors]):
+            return None
+        memories = [on_device(index, tensor._array) for tensor in tensors]
+        if not all([memory.size for memory in memories]):
+            return None
+        try:
+            call = plan_call(plan, memories, platform().context(index))
+        except Error:  # what is wrong, the steps will tell
+            _APART.add(plan)
+            return None
+        return [wrap(memory) for memory in call.run(_readable(memories, call))]
 
     def _hosted(self, kernel: OpKernel, params: Any, inputs: Sequence[Tensor], index: int) -> list[Tensor]:
         """The outputs of an operator that no kernel of a device computes: complex numbers have none."""
@@ -139,6 +155,11 @@ class Calls:
 CALLS = Calls()
 
 
+def applied(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor] | None:
+    """The outputs of an operator on tensors of a device; None if they are on none."""
+    return None if index_of([tensor._array for tensor in inputs]) is None else CALLS.add(op, params, inputs)
+
+
 def around(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
     """The layer around calls of functions: one with tensors of a device runs there, and so are its results."""
     if modes.trace is not None:
@@ -152,11 +173,16 @@ def around(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
     modes.trace = CALLS
     try:
         made = rest(args, kwargs)
-        if name not in LEAVING:
+        if name not in LEAVING and not _asks_for_host(kwargs):
             bring(made, index)
         return made
     finally:
         modes.trace = None
+
+
+def _asks_for_host(kwargs: Kwargs) -> bool:
+    """Whether a function that makes a tensor is told to do so on the processor."""
+    return kwargs.get("device") is not None and located(kwargs["device"]) == CPU
 
 
 def bring(made: Any, index: int) -> None:
@@ -225,6 +251,14 @@ def write(target: Any, values: Any) -> None:
         copy_elements(target, values)
     else:
         target.write(host_of(values))
+
+
+_APART: set[Plan] = set()  # plans whose steps go one by one
+
+
+def _readable(memories: Sequence[OnDevice], call: Call) -> list[OnDevice]:
+    """Memory as kernels read it."""
+    return [m.dense() if number in call.read else _unread(m) for number, m in enumerate(memories)]
 
 
 def _unread(memory: OnDevice) -> OnDevice:

@@ -13,6 +13,7 @@ from ..functions.around import ALWAYS, LAYERS
 from ..tensor.device import CPU, device
 from ..tensor.tensor import Tensor, wrap
 from . import kernels, programs, scalars
+from .calls import applied as applied
 from .calls import around, host_of
 from .memory import OnDevice, over, uploaded
 
@@ -21,6 +22,9 @@ class ToCopyBackward0(Node):
     """The backward call of a move: the gradient goes to where the tensor came from."""
 
     where: device
+
+    def name(self) -> str:
+        return "ToCopyBackward0"
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
         (grad,) = grads

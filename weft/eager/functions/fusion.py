@@ -229,6 +229,18 @@ class Fused:
             call.record(tensors, output)
         return output
 
+    def run_elsewhere(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
+        """The same by a program of the device that the tensors are on."""
+        call, tensors = self.call(args, kwargs)
+        if call is None or not isinstance(call.maker, Composite):
+            return None
+        made: list[Tensor] | None = modes.trace.fused(call.maker.plan, (*tensors, *call.constants))
+        if made is None:
+            return None
+        if modes.grad and any([tensor.requires_grad for tensor in tensors]):
+            call.record(tensors, made[0])
+        return made[0]
+
     def _recorded(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Call | None:
         recording, before = _Elements(), modes.trace
         modes.trace = recording
@@ -291,6 +303,9 @@ def fused(function: Callable[Arguments, Tensor]) -> Callable[Arguments, Tensor]:
                 if isinstance(value, Tensor) and value._array.size >= FROM.fused:
                     output = as_one.run(args, kwargs)
                     return function(*args, **kwargs) if output is None else output
+        elif hasattr(modes.trace, "fused"):
+            output = as_one.run_elsewhere(args, kwargs)
+            return function(*args, **kwargs) if output is None else output
         return function(*args, **kwargs)
 
     return call

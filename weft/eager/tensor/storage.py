@@ -278,7 +278,7 @@ class UntypedStorage:
     def share_memory_(self) -> UntypedStorage:
         """Moves the bytes into memory that processes share: forked ones, and those that it is sent to by
         `multiprocessing`."""
-        if self._shared:
+        if self._shared or not isinstance(self._bytes, np.ndarray):  # processes share the memory of devices
             return self
         if not self._resizable:
             raise RunError(
