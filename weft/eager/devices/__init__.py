@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .calls import applied as applied
     from .moving import forget as forget
+    from .moving import fused as fused
     from .moving import memory_at as memory_at
     from .moving import moved as moved
     from .moving import placed as placed
     from .moving import shared as shared
 
-_NAMES = frozenset({"applied", "forget", "memory_at", "moved", "placed", "shared"})
+_NAMES = frozenset({"applied", "forget", "fused", "memory_at", "moved", "placed", "shared"})
 
 
 def __getattr__(name: str) -> Any:

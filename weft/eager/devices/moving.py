@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.plan import Plan
 from ...runtime.cuda.array import shared_from
 from ...runtime.cuda.context import platform
 from ..autograd.modes import modes
@@ -13,8 +14,8 @@ from ..functions.around import ALWAYS, LAYERS
 from ..tensor.device import CPU, device
 from ..tensor.tensor import Tensor, wrap
 from . import kernels, programs, scalars
+from .calls import CALLS, around, host_of
 from .calls import applied as applied
-from .calls import around, host_of
 from .memory import OnDevice, over, uploaded
 
 
@@ -67,6 +68,11 @@ def begin() -> None:
     if around not in LAYERS:
         LAYERS.insert(0, around)
         ALWAYS.append(around)
+
+
+def fused(plan: Plan, tensors: Sequence[Tensor]) -> list[Tensor] | None:
+    """The results of a plan on tensors of a device, by one program; None where its steps go one by one."""
+    return CALLS.fused(plan, tensors)
 
 
 def shared(value: Any) -> Tensor:

@@ -292,6 +292,20 @@ def _composite(plan: Plan, inputs: Sequence[NodeEntry], result: NodeEntry) -> Co
     return _composites.find(plan, lambda: Composite(plan, inputs, result))
 
 
+def plan_of(function: Callable[..., Sequence[Tensor]], tensors: Sequence[Tensor]) -> tuple[Plan, list[Tensor]] | None:
+    """The element-wise operators that a function of tensors composes, as a plan of its results, and the numbers that it
+    made tensors of, which are leaves behind those; None where it does something else."""
+    recording, before = _Elements(), modes.trace
+    modes.trace = recording
+    try:
+        entries = [recording.entry(result) for result in function(*map(recording.stand_in, tensors))]
+    except _Declined:
+        return None
+    finally:
+        modes.trace = before
+    return planned(list(recording.leaves), entries), list(recording.leaves.values())[len(tensors) :]
+
+
 def fused(function: Callable[Arguments, Tensor]) -> Callable[Arguments, Tensor]:
     """The function, which is one native pass where tensors are large."""
     as_one = Fused(function)
