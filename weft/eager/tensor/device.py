@@ -74,11 +74,14 @@ def _rebuild(kind: str, index: int | None) -> device:
 
 
 def require_cpu(where: Any = None) -> device:
-    """The device meant by a device, a string or None, or an error if weft cannot compute there."""
+    """The device meant by a device, a string or None, or an error if it is not the processor."""
     found = CPU if where is None else where if isinstance(where, device) else device(where)
     if found.type != "cpu":
+        gpu = found.type == "cuda"
         raise NoDevice(
-            f"weft has no device {str(found)!r}", why="tensors are on 'cpu', or on 'cuda'", hint="use device='cpu'"
+            f"weft has no device {str(found)!r}" + " for this" * gpu,
+            why="what is asked for is made on the processor" if gpu else "tensors are on 'cpu', or on 'cuda'",
+            hint="make it there, and move tensors by .to('cuda')" if gpu else "use device='cpu'",
         )
     return found
 

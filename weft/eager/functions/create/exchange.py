@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from ....base import dlpack
+from ....base.device import Device
 from ....base.errors import NoAttribute, RunError
-from ....runtime.cuda.array import CUDA
 from ... import devices
 from ...tensor.memory import array_of, memory_of
 from ...tensor.tensor import Tensor, bind, wrap
 from ..table import row
+
+_CUDA = Device("cuda").device_type
 
 
 @row(name="__dlpack__", space=None)
@@ -52,7 +54,7 @@ def _device_of(self: Tensor) -> tuple[int, int]:
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor over the memory of an object with `__dlpack__`, or of a capsule"""
     where = getattr(ext_tensor, "__dlpack_device__", lambda: dlpack.CPU)()
-    if where[0] == CUDA:
+    if where[0] == _CUDA:
         there: Tensor = devices.shared(ext_tensor)
         return there.clone() if copy else there
     memory = dlpack.from_dlpack(ext_tensor)
