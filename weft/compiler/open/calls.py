@@ -75,7 +75,7 @@ class Written(NamedTuple):
 
 def lower_numbers(numbers: Sequence[int], write: Callable[[list[Any]], Written]) -> LoweredCall:
     """What is written for numbers all of which are arguments, those that are 1 as well."""
-    trace = Trace()
+    trace = Trace(passes=True)
     inputs, outputs, kernels = write([trace.extent(f"n{place}", number) for place, number in enumerate(numbers)])
     ends = range(len(inputs) + len(outputs))
     sizes = [(len(ends), place) for place in range(len(numbers))]
@@ -106,7 +106,7 @@ def _placed(trace: Trace, ends: Sequence[Any], kernels: Iterable[LoweredKernel])
     position = {end: number for number, end in enumerate(ends)}
     placed = [
         made._replace(
-            kernel=replace(made.kernel, scalars=tuple(trace.arguments)),
+            kernel=replace(made.kernel, scalars=tuple(trace.scalars)),
             arguments=tuple([a if isinstance(a, Temporary) else position[a] for a in made.arguments]),
         )
         for made in kernels

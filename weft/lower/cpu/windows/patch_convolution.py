@@ -11,7 +11,7 @@ from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, ExprLike, binary, cast, const, select, widen
-from ....te.extents import greater, lesser
+from ....te.extents import greater, lesser, passed
 from ....te.loops import Kernel
 from ....te.visit import masked_load
 from ..matrices.open_tile import (
@@ -28,7 +28,7 @@ from ..matrices.open_tile import (
     tile_size,
 )
 from .patches import Patches
-from .window_sum import Buffers, NonFinite, Number, Part, Windows, WindowSum
+from .window_sum import Buffers, NonFinite, Number, Part, Windows, WindowSum, parted
 
 PANELS = 9 / 64  # of the second cache, for what is packed at a time
 MAX_DEPTH = 192  # products of a block, which leave a panel in the first cache
@@ -83,30 +83,31 @@ class _PatchConvolution:
         self.cut = _cut(job, target, dtype)
 
     def kernel(self) -> Kernel:
-        b, job, (turn_pixels, turn_rows) = self.b, self.job, self.cut
-        pixels: Any = -(-(job.images * job.down.results_of_part * job.across.results_of_part) // turn_pixels)
-        turns: Any = -(-job.rows // turn_rows)
+        b, job = self.b, self.job
+        turn_pixels, turn_rows = (passed(name, n) for name, n in zip(("turn_pixels", "turn_rows"), self.cut))
+        all_pixels = job.images * job.down.results_of_part * job.across.results_of_part
+        pixels, turns = (
+            passed("pixel_turns", -(-all_pixels // turn_pixels)),
+            passed("row_turns", -(-job.rows // turn_rows)),
+        )
         with b.parallel("turn", pixels * turns * job.groups * job.parts) as turn:
-            self.windows = Windows(b, job)
+            self.windows = windows = Windows(b, job)
             self.deep, self.channel_step = b.let("deep", job.deep), b.let("channel_step", job.channel)
-            pixel_turns, row_turns = b.let("pixel_turns", pixels), b.let("row_turns", turns)
-            cut_pixels, cut_rows = b.let("cut_pixels", turn_pixels), b.let("cut_rows", turn_rows)
-            pixel_turn = b.let("pixel_turn", turn % pixel_turns)
-            rest = b.let("rest", turn // pixel_turns)
-            row_turn = b.let("row_turn", rest % row_turns)
-            rest = b.let("rest", rest // row_turns)
-            group, part = b.let("group", rest % job.groups), self.windows.part(b.let("number", rest // job.groups))
-            first = b.let("first", pixel_turn * cut_pixels)
-            total = b.let("total", job.images * part.rows * part.columns)
-            row = b.let("row", row_turn * cut_rows)
-            self.rows = b.let("rows", binary("min", cut_rows, job.rows - row))
-            self.first_channel = b.let("first_channel", group * job.rows + row)
-            self.source_at = b.let("source_at", group * job.deep * self.windows.images.plane)
-            taps = job.down.taps * job.across.taps
-            self.weight_at = b.let("weight_at", group * (job.rows * job.deep * taps) + row * job.row)
             self.row_step = b.let("row_step", job.row)
+            rest, pixel_turn = parted(b, turn, pixels)
+            rest, row_turn = parted(b, rest, turns)
+            number, group = parted(b, rest, job.groups)
+            part = windows.part(number)
+            first = b.let("first", pixel_turn * turn_pixels)
+            total = b.let("total", job.images * part.rows * part.columns)
+            row = b.let("row", row_turn * turn_rows)
+            self.rows = b.let("rows", binary("min", turn_rows, job.rows - row))
+            self.first_channel = b.let("first_channel", group * job.rows + row)
+            self.source_at = b.let("source_at", group * job.deep * windows.images.plane)
+            filters = windows.number("filters", job.rows * job.deep * (job.down.taps * job.across.taps))
+            self.weight_at = b.let("weight_at", group * filters + row * self.row_step)
             with b.when(first < total):
-                self._turn(part, first, b.let("count", binary("min", cut_pixels, total - first)))
+                self._turn(part, first, b.let("count", binary("min", turn_pixels, total - first)))
         return b.finish()
 
     def _turn(self, part: Part, first: Expr, count: Expr) -> None:
@@ -146,8 +147,7 @@ class _PatchConvolution:
         weight = b.let("weight", self.weight_at + channel * self.channel_step)
 
         with b.loop("number", taps) as number:
-            p = b.let("p", (tap + number) // part.x.taps)
-            q = b.let("q", (tap + number) % part.x.taps)
+            p, q = parted(b, tap + number, part.x.taps)
             y, x = b.let("y", part.y.at + p * part.y.distance), b.let("x", part.x.at + q * part.x.distance)
             b.store(patches.tap_y, number, cast(y, "int32"))
             b.store(patches.tap_x, number, cast(x, "int32"))

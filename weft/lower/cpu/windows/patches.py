@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ....te.expr import Expr, ExprLike, binary, cast, select
+from ....te.expr import Expr, ExprLike, as_expr, binary, cast, select
 from ....te.loops import Buffer
 from ....te.visit import masked_load
 from ..matrices.open_tile import ceil_div, lanes_from
-from .window_sum import Part, Windows
+from .window_sum import Part, Windows, parted
 
 
 class Patches:
@@ -41,10 +41,9 @@ class Patches:
         self.vectors = b.let("vectors", ceil_div(count, self.lanes))
         pixels = b.let("pixels", part.rows * part.columns)
         state = b.alloc("state", "int64", (4,), scope="register")
-        b.store(state, 0, 0)
-        b.store(state, 1, first // pixels)
-        b.store(state, 2, first % pixels // part.columns)
-        b.store(state, 3, first % part.columns)
+        image, rest = parted(b, first, pixels)
+        for number, value in enumerate((as_expr(0), image, *parted(b, rest, part.columns))):
+            b.store(state, number, value)
         with b.repeat_while(state[0] < count):
             done, image = b.let("done", state[0]), b.let("image", state[1])
             y, x = b.let("y", state[2]), b.let("x", state[3])

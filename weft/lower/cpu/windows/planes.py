@@ -15,11 +15,11 @@ from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
 from ....te.build import KernelBuilder
 from ....te.expr import Expr, binary, call, const
-from ....te.extents import greater, lesser
+from ....te.extents import greater, lesser, passed
 from ....te.loops import Buffer, Kernel
 from ....te.visit import masked_load
 from ..matrices.open_tile import ceil_div, lanes_from
-from .window_sum import Buffers, NonFinite, Number, Part, Windows, WindowSum
+from .window_sum import Buffers, NonFinite, Number, Part, Windows, WindowSum, parted
 
 FEW_OUTPUTS = 4  # of a plane, for which tiles would be mostly empty
 ROWS = 7  # rows of windows side by side in registers: all or a half of most images' heights
@@ -73,7 +73,7 @@ class _Planes:
         self.lanes, self.elements = target.lanes(self.dtype), _room(target, self.dtype)
         self.windows = Windows(b, job)
         self.images, self.results = self.windows.images, self.windows.results
-        self.copies = Copies(*[b.let(name, n) for name, n in zip(Copies._fields, copies)])
+        self.copies = Copies(*[self.windows.number(name, n) for name, n in zip(Copies._fields, copies)])
 
     def start(self, part: Part) -> None:
         """Notes where the taps of a part are read in a copy, and where their weights are."""
@@ -83,8 +83,8 @@ class _Planes:
         self.places, self.weights = (b.alloc(name, "int64", (MAX_TAPS,)) for name in ("places", "weights"))
         with b.loop("q", part.x.taps) as q:
             right = b.let("right", part.x.at + q * part.x.distance - part.lowest_dx)
-            column = right % self.images.across * copies.remainder + right // self.images.across
-            column = b.let("column", column + (part.y.at - part.lowest_dy) * copies.pitch)
+            times, rest = parted(b, right, self.images.across)
+            column = b.let("column", times + rest * copies.remainder + (part.y.at - part.lowest_dy) * copies.pitch)
             with b.loop("p", part.y.taps) as p:
                 number = b.let("number", p * part.x.taps + q)
                 b.store(self.places, number, column + p * part.y.distance * copies.pitch)
@@ -144,14 +144,14 @@ def planes_kernel(name: str, job: WindowSum, copies: Copies, target: CpuTarget, 
     chunks, per = _chunks(job)
     with b.parallel("turn", copies.bands * copies.blocks * job.images * chunks * job.parts) as turn:
         planes = _Planes(b, job, copies, target, buffers)
-        block, rest = b.let("block", turn % planes.copies.blocks), b.let("rest", turn // planes.copies.blocks)
-        band, rest = b.let("band", rest % planes.copies.bands), b.let("rest", rest // planes.copies.bands)
-        chunk, rest = b.let("chunk", rest % chunks), b.let("rest", rest // chunks)
-        image = b.let("image", rest % job.images)
-        planes.start(planes.windows.part(b.let("number", rest // job.images)))
+        rest, block = parted(b, turn, planes.copies.blocks)
+        rest, band = parted(b, rest, planes.copies.bands)
+        rest, chunk = parted(b, rest, chunks)
+        number, image = parted(b, rest, job.images)
+        planes.start(planes.windows.part(number))
         planes.rectangle(band, block)
         with b.when((planes.rows > 0) & (planes.columns > 0)), planes.outputs(chunk, per) as output:
-            source = b.let("source", image * planes.images.image + output // job.rows * planes.images.plane)
+            source = b.let("source", image * planes.images.image + parted(b, output, job.rows)[0] * planes.images.plane)
             planes.copy(source)
             _Results(planes, source, image, output).write()
     return b.finish()
@@ -160,9 +160,8 @@ def planes_kernel(name: str, job: WindowSum, copies: Copies, target: CpuTarget, 
 def _chunks(job: WindowSum, results: Number = 1) -> tuple[Number, Number]:
     """How many turns the outputs are, and how many are of a turn, where each has `results` planes."""
     results = results * job.down.results_of_part * job.across.results_of_part
-    _, outputs, *_ = job.out
-    per = greater(TURN_RESULTS // results, 1)
-    return -(-outputs // per), per
+    per = passed("per", greater(TURN_RESULTS // results, 1))
+    return passed("chunks", -(-job.out[1] // per)), per
 
 
 class _Results:
@@ -240,7 +239,7 @@ def plane_filters_kernel(name: str, job: WindowSum, copies: Copies, target: CpuT
         with planes.outputs(chunk, per) as output:
             with b.loop("tap", taps) as tap:
                 b.store(sums, lanes_from(tap * lanes, lanes), const(0, dtype))
-            source = b.let("source", output // job.rows * planes.images.plane)
+            source = b.let("source", parted(b, output, job.rows)[0] * planes.images.plane)
             made = b.let("made", output * planes.results.plane)
             with (
                 b.loop("image", job.images) as image,

@@ -10,12 +10,13 @@ In its transpose, of sign -1, results are parts, by remainder by the strides, th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from math import gcd
 from typing import Any, NamedTuple
 
 from ....base.dtype import DType
 from ....te.build import KernelBuilder
-from ....te.expr import Expr, call, const, maximum, minimum, select
+from ....te.expr import Expr, ExprLike, as_expr, call, cast, const, maximum, minimum, select
+from ....te.extents import passed
 from ....te.loops import Buffer
 from ..matrices.open_tile import lanes_from
 from ..taps import Line, Reach
@@ -33,12 +34,19 @@ class WindowAxis(NamedTuple):
     sign: Number
     before: Number
     dilation: Number
+    tap_step: Number  # from a tap that stands on a source to the next
+    common: Number  # the greatest common divisor of out_step and dilation
+    inverse: Number  # of dilation / common modulo tap_step
 
     @classmethod
     def of(cls, line: Line) -> WindowAxis:
-        window, turned = line.window, line.transposed
-        steps = (1, window.stride, -1) if turned else (window.stride, 1, 1)
-        return cls(line.sources, line.outs, window.size, *steps, window.before, window.dilation)
+        size, stride, before, _, dilation = line.window
+        if not line.transposed:
+            return cls(line.sources, line.outs, size, stride, 1, 1, before, dilation, 1, 1, 0)
+        common = gcd(stride, dilation)
+        inverse = pow(dilation // common, -1, stride // common)
+        numbers = (before, dilation, stride // common, common, inverse)
+        return cls(line.sources, line.outs, size, 1, stride, -1, *numbers)
 
     @property
     def spread(self) -> Number:
@@ -111,6 +119,13 @@ class WindowSum(NamedTuple):
         return total * (self.down.taps * self.across.taps) // self.parts
 
 
+def parted(b: KernelBuilder, number: ExprLike, by: ExprLike) -> tuple[Expr, Expr]:
+    """How many times one number, which is not negative, has another that is positive, and what is left."""
+    divided = cast(as_expr(number), "uint64") // cast(as_expr(by), "uint64")
+    times = b.let("times", cast(divided, "int64"))
+    return times, b.let("rest", as_expr(number) - times * by)
+
+
 class Images(NamedTuple):
     """What windows stand on. Steps are in elements."""
 
@@ -158,44 +173,36 @@ class Windows:
         _, outputs, rows, columns = job.out
         images = (height, width, channels * height * width, height * width, job.down.step, job.across.step)
         results = (outputs * rows * columns, rows * columns, columns, job.down.out_step, job.across.out_step)
-        self.images = Images(*[b.let(name, n) for name, n in zip(Images._fields, images)])
-        self.results = Results(*[b.let(name, n) for name, n in zip(Results._fields, results)])
+        self.images = Images(*[self.number(name, n) for name, n in zip(Images._fields, images)])
+        self.results = Results(*[self.number(name, n) for name, n in zip(Results._fields, results)])
+
+    def number(self, name: str, number: Number) -> Expr:
+        """A number that the kernel is given, or computes once in a turn."""
+        return self.b.let(name, passed(name, number))
 
     def part(self, number: Expr) -> Part:
         b, job = self.b, self.job
-        row = b.let("first_row", number // job.across.out_step)
-        column = b.let("first_column", number % job.across.out_step)
+        row, column = parted(b, number, job.across.out_step)
         rows, y, (top, bottom) = self._results(job.down, row)
         columns, x, (left, right) = self._results(job.across, column)
         return Part(rows, columns, row, column, y, x, top, bottom, left, right, b.let("taps", y.taps * x.taps))
 
-    def _results(self, axis: WindowAxis, first: Expr) -> tuple[Expr, Reach, tuple[Expr, Expr]]:
+    def _results(self, axis: WindowAxis, rest: Expr) -> tuple[Expr, Reach, tuple[Expr, Expr]]:
         """How many there are along an axis, their taps, and the lowest and highest source of the first."""
-        b, found = self.b, self._reach(axis, first)
-        length = b.let("length", (axis.results - first + (axis.out_step - 1)) // axis.out_step)
-        last = b.let("last", found.at + maximum(found.taps - 1, 0) * found.distance)
-        return length, found, (b.let("lowest", minimum(found.at, last)), b.let("highest", maximum(found.at, last)))
+        b, whole, step = self.b, axis.out_step, axis.tap_step
+        length = self._counted(axis.results, whole, rest)
+        _, first = parted(b, parted(b, rest + axis.before, axis.common)[0] * axis.inverse, step)
+        offset = b.let("offset", (first * axis.dilation - axis.before) * axis.sign + rest)
+        at = b.let("at", offset // whole)
+        taps = b.let("taps", select((at * whole).equal(offset), self._counted(axis.taps, step, first), 0))
+        found = Reach(taps, first, step, at, self.number("distance", step * axis.dilation // whole * axis.sign))
+        last = b.let("last", at + maximum(taps - 1, 0) * found.distance)
+        return length, found, (b.let("lowest", minimum(at, last)), b.let("highest", maximum(at, last)))
 
-    def _reach(self, axis: WindowAxis, rest: Expr) -> Reach:
-        b, size, whole = self.b, axis.taps, axis.out_step
-        step = b.let("step", self._count(lambda n: ((n + 1) * axis.dilation % whole).not_equal(0)) + 1)
-
-        def offset(tap: Expr) -> Expr:
-            return (tap * axis.dilation - axis.before) * axis.sign + rest
-
-        lowest = self._count(lambda tap: (tap < step) & (offset(tap) % whole).not_equal(0))
-        taps = select(lowest < step, maximum((size - lowest + step - 1) // step, 0), 0)
-        distance = b.let("distance", step * axis.dilation // whole * axis.sign)
-        return Reach(b.let("taps", taps), lowest, step, b.let("at", offset(lowest) // whole), distance)
-
-    def _count(self, goes_on: Callable[[Expr], Expr]) -> Expr:
-        """The first number for which it does not."""
-        b = self.b
-        number = b.alloc("number", "int64", (), scope="register")
-        b.store(number, (), 0)
-        with b.repeat_while(goes_on(number[()])):
-            b.store(number, (), number[()] + 1)
-        return b.let("found", number[()])
+    def _counted(self, end: Number, step: Number, first: Expr) -> Expr:
+        """How many numbers there are below an end, from a first one on, which is less than a step."""
+        most, last = self.number("most", (end + (step - 1)) // step), self.number("last", (end - 1) % step)
+        return self.b.let("count", most - select(first > last, 1, 0))
 
     def mend(
         self, part: Part, buffers: Buffers, y: Expr, x: Expr, source: Expr, weight: Expr, at: Expr, bias: Expr
