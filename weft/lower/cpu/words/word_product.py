@@ -8,26 +8,25 @@ so that nothing is copied."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from typing import Any, NamedTuple
 
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import FLOAT32, INT32, DType
-from ....base.shape import is_static
 from ....core.fused import FusedGroup
-from ....core.ir import Fact, Node, NodeEntry
+from ....core.ir import Fact, NodeEntry
 from ....ops.nn.byte_products import QUAD
 from ....ops.nn.narrow_products import PAIR
 from ....ops.nn.words import word_windows
 from ....te.build import KernelBuilder
-from ....te.expr import Expr, as_expr, const
-from ....te.intrinsics import dot_bytes, dot_pairs
+from ....te.expr import Expr, as_expr, call, const
+from ....te.intrinsics import dot_bytes
 from ....te.loops import Buffer, Kernel
 from ....te.transform import lower_vectors
 from ...epilogue import Epilogue
 from ...group import LoweredKernel, kernel_name
 from ..product import plan_product
-from ..stage import lower_group
 from ..tile_walk import choose, counted, leading_index, total_of
 
 ONES = 0x01010101  # four bytes of 1
@@ -40,36 +39,16 @@ class Words(NamedTuple):
 
     together: int
     sums: DType
-    multiply: Callable[[Expr, Expr, Expr], Expr]
+    dot: str  # what multiplies and sums them
 
 
-BYTES = Words(QUAD, INT32, dot_bytes)
-PAIRS = Words(PAIR, FLOAT32, dot_pairs)
+BYTES = Words(QUAD, INT32, "dot_bytes")
+PAIRS = Words(PAIR, FLOAT32, "dot_pairs")
 
 
-def word_product_kernels(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget
-) -> list[LoweredKernel]:
-    """The kernel of a group whose master is a product of words; the generic ones for other vectors than panels are made
-    for, and for nothing at all."""
-    node = group.master
-    assert node is not None
-    shapes = [fact(entry).shape for entry in (*node.inputs[:2], NodeEntry(node))]
-    data, panels, made = shapes
-    assert is_static(data)
-    assert is_static(panels)
-    assert is_static(made)
-    if panels[2] != target.lanes(INT32) or len(group.outputs) > 1 or not prod(data) or not prod(made):
-        return lower_group(group, fact, target)
-    return [_WordProduct(group, fact, target, data, panels, made).lowered()]
+class WordProduct:
+    """Writes the kernel of a group whose master is a product of words, by vectors."""
 
-
-def byte_unit(node: Node, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> str:
-    """The feature whose instruction multiplies four bytes; without one they are multiplied as pairs of 16 bits."""
-    return next((feature for feature in ("avx512vnni", "avxvnni", "i8mm") if target.has(feature)), target.isa)
-
-
-class _WordProduct:
     def __init__(
         self,
         group: FusedGroup,
@@ -83,8 +62,9 @@ class _WordProduct:
         assert node is not None
         self.leading, self.units = made[:-1], made[-1]
         self.words = BYTES if panels[3] == QUAD else PAIRS
-        self.image = None if node.op_name == "_byte_matmul" else data
+        self.image = data if hasattr(node.params, "kernel_size") else None
         self.params: Any = node.params
+        self.target = target
         count, depth, lanes, _ = panels
         rows = prod(self.leading)
         self.depth, self.lanes = depth, lanes
@@ -133,14 +113,16 @@ class _WordProduct:
             if sums is not None:
                 for i in range(rows):
                     b.store(sums, i, const(0, INT32))
-            self._sum(panels, starts, weights, lane, acc, sums)
+            products = lambda starts, weights, run: self._run(panels, starts, weights, lane, acc, sums, run)
+            self._over_taps(starts, weights, products)
             for v in range(panels):
                 column = b.let("column", (panel + v) * self.lanes + lane)
-                if self.units % self.lanes:
-                    with b.when(column < self.units):
-                        self._finish(panels, v, column, row, places, acc, sums)
-                else:
+                with self._where_there(column):
                     self._finish(panels, v, column, row, places, acc, sums)
+
+    def _where_there(self, column: Expr) -> AbstractContextManager[Any]:
+        """Where columns fill their vectors there are no others."""
+        return self.b.when(column < self.units) if self.units % self.lanes else nullcontext()
 
     def _start(self, row: Expr, place: list[Expr]) -> Expr:
         """Where a row begins, in words."""
@@ -152,13 +134,11 @@ class _WordProduct:
         pixel = (n * height + y * down.stride) * width + x * across.stride
         return self.b.let("x", pixel * (channels // self.words.together))
 
-    def _sum(
-        self, panels: int, starts: list[Expr], weights: Expr, lane: Expr, acc: Buffer, sums: Buffer | None
-    ) -> None:
-        """All products of a tile, tap by tap."""
+    def _over_taps(self, starts: list[Expr], weights: Expr, products: Callable[[list[Expr], Expr, int], None]) -> None:
+        """All products of some rows, run by run of words that lie side by side: `products(starts, weights, words)`."""
         b = self.b
         if self.image is None:
-            self._run(panels, starts, weights, lane, acc, sums, self.depth)
+            products(starts, weights, self.depth)
             return
         _, _, width, channels = self.image
         down, across = word_windows(self.params)
@@ -169,7 +149,7 @@ class _WordProduct:
             moved = tap // runs * (down.dilation * width * steps) + tap % runs * (across.dilation * steps)
             moved = b.let("moved", moved)
             begin: list[Expr] = [b.let("x", start + moved) for start in starts]
-            self._run(panels, begin, b.let("w", weights + tap * (run * self.lanes)), lane, acc, sums, run)
+            products(begin, b.let("w", weights + tap * (run * self.lanes)), run)
 
     def _run(
         self, panels: int, starts: list[Expr], weights: Expr, lane: Expr, acc: Buffer, sums: Buffer | None, depth: int
@@ -185,7 +165,7 @@ class _WordProduct:
                 word = b.let("d", self.data[start + k])
                 for v, vector in enumerate(vectors):
                     place = i * panels + v
-                    b.store(acc, place, self.words.multiply(acc[place], word, vector))
+                    b.store(acc, place, call(self.words.dot, acc[place], word, vector))
                 if sums is not None:
                     b.store(sums, i, dot_bytes(sums[i], word, const(ONES, INT32)))
 
@@ -202,14 +182,20 @@ class _WordProduct:
     ) -> None:
         """One panel of every row: its offsets and zero points, and what follows."""
         b = self.b
-        offsets, zeros = self.vectors[:1], [b.let("z", vector[column]) for vector in self.vectors[1:]]
-        offset = [b.let("o", vector[column]) for vector in offsets]
+        zeros = [b.let("z", vector[column]) for vector in self.vectors[1:]]
         for i, place in enumerate(places):
-            value: Expr = acc[i * panels + v]
-            for number in offset:
-                value = value + number
+            value = self._with_offset(acc[i * panels + v], column)
             for zero in zeros:
                 assert sums is not None
                 value = value - zero * sums[i]
-            finished = self.epilogue.finished(b.let("y", value), [*place, column])
-            b.store(self.out, (row + i) * self.units + column, finished)
+            self._store(row + i, place, column, value)
+
+    def _with_offset(self, value: Expr, column: Expr) -> Expr:
+        for offsets in self.vectors[:1]:
+            value = value + offsets[column]
+        return value
+
+    def _store(self, row: Expr, place: list[Expr], column: Expr, value: Expr) -> None:
+        """What follows of a sum."""
+        finished = self.epilogue.finished(self.b.let("y", value), [*place, column])
+        self.b.store(self.out, row * self.units + column, finished)
