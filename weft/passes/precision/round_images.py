@@ -25,6 +25,7 @@ JOINS = "concatenate"  # gives elements as they are: what is rounded before it i
 
 @register_pass("RoundImages", requires=("shape", "dtype"))
 def round_images(graph: Graph) -> Graph:
+    """Images and filters of convolutions in bfloat16."""
     constants = constant_nodes(graph, graph.attr(CONSTANT_NAMES) or ())
     chosen = {node for node in graph.indexed.nodes if _suits(graph, node, constants)}
     return rewrite(graph, _Rounding(graph, chosen).rule) if chosen else graph

@@ -33,16 +33,17 @@ def tile_feature(node: Node, fact: Callable[[NodeEntry], Fact], target: CpuTarge
     data, panels = fact(node.inputs[0]), fact(node.inputs[1])
     feature = "amx-bf16" if data.dtype == BFLOAT16 else "amx-int8"
     made = fact(NodeEntry(node)).shape
-    known = is_static(data.shape) and is_static(panels.shape) and is_static(made)
-    if not known or not target.has(feature) or len(node.inputs) > 3:  # zero points of weights are for vectors
+    if not is_static(data.shape) or not is_static(panels.shape) or not is_static(made):
         return None
-    _, _, lanes, together = panels.shape  # type: ignore[misc]
-    run = data.shape[-1] // together  # type: ignore[index]
+    if not target.has(feature) or len(node.inputs) > 3:  # zero points of weights are for vectors
+        return None
+    _, _, lanes, together = panels.shape
+    run = data.shape[-1] // together
     if hasattr(node.params, "kernel_size"):
         _, across = word_windows(node.params)
         run *= across.size if across.dilation == 1 else 1
     whole = lanes == TILE_WORDS and run > 0 and run % TILE_WORDS == 0
-    return feature if whole and prod(made[:-1]) >= FEWEST_ROWS else None  # type: ignore[index]
+    return feature if whole and prod(made[:-1]) >= FEWEST_ROWS else None
 
 
 class TilePlan(NamedTuple):
