@@ -1,6 +1,7 @@
 """Makes `from oracles import oracle` work from every folder of tests; gives tests a cache folder of
 their own and the same random numbers in every run; `--hypothesis-profile=default` draws others;
-says at the end what a missing oracle cost; `--share=10` runs every tenth of the generated cases."""
+says at the end what a missing oracle cost; `--share=10` runs every tenth of the generated cases, `--rest-of=10` what
+that leaves out."""
 
 import atexit
 import gc
@@ -47,6 +48,7 @@ def numbers_from_the_beginning(request):
 
 def pytest_addoption(parser):
     parser.addoption("--share", type=int, default=1, help="run one in so many generated cases")
+    parser.addoption("--rest-of", type=int, default=0, help="run what that share leaves out")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -54,18 +56,20 @@ def pytest_collection_modifyitems(config, items):
     """Leaves the cases of a parametrised test out whose names' checksum no share falls on: the same
     ones in every run, and one at least of each test; none of those that are marked as a whole. Without
     a share, those of a test that is marked as sampled become slow ones."""
-    share = config.getoption("share")
+    share, rest_of = config.getoption("share"), config.getoption("rest_of")
     kept, left_out, tests = [], [], set()
     for item in items:
         test = item.nodeid.partition("[")[0]
-        first = test not in tests
+        always = test not in tests or item.get_closest_marker("whole") is not None
         tests.add(test)
+        number = zlib.crc32(item.nodeid.encode())
         sampled = item.get_closest_marker("sampled")
-        parts = sampled.args[0] if sampled and share == 1 else share
-        chosen = first or item.get_closest_marker("whole") or zlib.crc32(item.nodeid.encode()) % parts == 0
-        if sampled and share == 1 and not chosen:
+        if sampled and share == 1 and not always and number % sampled.args[0]:
             item.add_marker("slow")
-        (kept if chosen or share == 1 else left_out).append(item)
+        chosen = always or number % share == 0
+        if rest_of:
+            chosen = not (always or number % rest_of == 0)
+        (kept if chosen else left_out).append(item)
     items[:] = kept
     if left_out:
         config.hook.pytest_deselected(items=left_out)
