@@ -156,10 +156,10 @@ class ProductWriter:
             block, maps = self._pass_of(k.block)
             depth = block * self.tile.depth
             if window is not None and self.together > 1:
-                for tap in range(self.together):
-                    at = w.let("tap", block * self.together + tap)
+                for number in range(self.together):
+                    at = w.let("tap", block * self.together + number)
                     place = u32(0), at // window.filter[1], at % window.filter[1]
-                    self._copy_window(k, full, window, maps[0], origin, place, tap)
+                    self._copy_window(k, full, window, maps[0], origin, place, number)
             elif window is not None:
                 tap = k.down * window.filter[1] + k.across
                 depth = tap * window.channels + k.channel * self.tile.depth
