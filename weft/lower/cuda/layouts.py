@@ -133,7 +133,8 @@ def channels_last_pool(
     params: Any, inputs: Symbol, facts: Sequence[Fact], target: CudaTarget, name: str
 ) -> Symbol | None:
     """A pool of what other operators give: convolutions have channels last, and so has it."""
-    if params.layout != "NCHW" or facts[0].dtype not in KINDS or inputs.outputs[0].node.op is None:
+    shape, dtype = facts[0].shape, facts[0].dtype
+    if params.layout != "NCHW" or dtype not in KINDS or not is_static(shape) or inputs.outputs[0].node.op is None:
         return None
     return Op.get(name)(inputs, **{**canonical(params), "layout": "NHWC"})
 
