@@ -274,6 +274,54 @@ def test_compiled_functions_run_as_they_are(gpu):
     same(weft.compile(lambda x: scale * x)(2.0), torch.full((3,), 2.0))
 
 
+def test_mixed_precision():
+    """Which functions run in which dtype on GPUs is in PyTorch's documentation of autocast."""
+    x = numbers(8, 16)
+    a = weft.tensor(x).cuda()
+    with weft.autocast("cuda"):
+        dtypes = [(a @ a.t()).dtype, a.exp().dtype, a.sum().dtype, (a + a).dtype, weft.cat([a, a.half()]).dtype]
+        here = weft.ones(2, 2) @ weft.ones(2, 2)
+    assert dtypes == [weft.float16, weft.float32, weft.float32, weft.float32, weft.float32]
+    assert here.dtype == weft.float32
+    torch.manual_seed(0)
+    theirs, ours = torch.nn.Linear(16, 4), nn.Linear(16, 4)
+    ours.load_state_dict({name: weft.tensor(value.numpy()) for name, value in theirs.state_dict().items()})
+    ours.cuda()
+    step, scaler = weft.optim.SGD(ours.parameters(), lr=0.1), weft.amp.GradScaler("cuda")
+    with weft.autocast("cuda", dtype=weft.float16):
+        loss = nn.functional.mse_loss(ours(a), weft.zeros(8, 4, device="cuda"))
+    scaler.scale(loss).backward()
+    scaler.step(step)
+    scaler.update()
+    wanted = torch.nn.functional.mse_loss(theirs(torch.tensor(x)), torch.zeros(8, 4))
+    wanted.backward()
+    torch.optim.SGD(theirs.parameters(), lr=0.1).step()
+    assert loss.dtype == weft.float32
+    assert loss.item() == pytest.approx(wanted.item(), rel=5e-3)
+    np.testing.assert_allclose(ours.weight.detach().cpu().numpy(), theirs.weight.detach().numpy(), atol=1e-3)
+
+
+def test_functions_of_functions():
+    x = numbers(3, 4)
+    found = weft.vmap(weft.func.grad(lambda row: row.sin().sum()))(weft.tensor(x).cuda())
+    same(found, torch.tensor(np.cos(x)))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("RMSprop", {"centered": True}), ("NAdam", {}), ("Adagrad", {}), ("Adamax", {}), ("SGD", {"maximize": True})],
+)
+def test_optimisers(name, options):
+    x, grads = numbers(5), numbers(3, 5)
+    w, t = weft.tensor(x, device="cuda", requires_grad=True), torch.tensor(x, requires_grad=True)
+    for m, p, at in ((weft, w, "cuda"), (torch, t, "cpu")):
+        step = getattr(m.optim, name)([p], lr=0.01, **options)
+        for grad in grads:
+            p.grad = m.tensor(grad, device=at)
+            step.step()
+    same(w, t)
+
+
 def test_memory_is_counted_and_given_back():
     before = weft.cuda.memory_allocated()
     x = weft.zeros(1000, device="cuda")
@@ -283,6 +331,15 @@ def test_memory_is_counted_and_given_back():
     weft.cuda.synchronize()
     with pytest.raises(MemoryError, match="cannot allocate"):
         weft.empty(1 << 33, dtype=weft.int8, device="cuda")
+
+
+def test_two_devices():
+    first, second = (weft.arange(4.0).to(f"cuda:{number}") for number in range(2))
+    assert [str(x.device) for x in (second, second * 2, second.to("cuda:0"))] == ["cuda:1", "cuda:1", "cuda:0"]
+    assert (second[1:] + second[:-1]).tolist() == [1, 3, 5]
+    with pytest.raises(RunError, match="cuda:0 and cuda:1"):
+        first + second
+    assert first.copy_(second * 3).tolist() == [0, 3, 6, 9]
 
 
 def test_devices_that_are_not_there():

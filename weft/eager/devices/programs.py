@@ -27,6 +27,7 @@ from ...runtime.cuda.executor import CudaExecutor
 from ...runtime.cuda.graph import PreparedKernel, runs
 from ...runtime.cuda.memory import Pooled
 from ...runtime.cuda.stream import current_stream
+from ...runtime.cuda.workspace import Loaded
 from ...runtime.program import Program
 from .memory import OnDevice, laid_out, over
 from .told import tell_host
@@ -195,5 +196,5 @@ def _programs(plan: Plan, facts: Any, shapes: Any) -> OpenPrograms:
 
 
 def _loaded(make: Callable[[], Program], context: Context) -> CudaExecutor:
-    with context:
-        return CudaExecutor(make())
+    program = make()
+    return CudaExecutor(program, None, Loaded.of(program, context))
