@@ -29,6 +29,7 @@ from ...runtime.cuda.memory import Pooled
 from ...runtime.cuda.stream import current_stream
 from ...runtime.cuda.workspace import Loaded
 from ...runtime.program import Program
+from .copies import used
 from .memory import OnDevice, laid_out, over
 from .told import tell_host
 
@@ -77,8 +78,7 @@ class Call:
                 self._place(memories, made, scratch)
                 for kernel in self._kernels or ():
                     kernel.launch(stream)
-        for memory in memories:
-            memory.owner.used_on(stream)
+        used(memories, stream)
         return [OnDevice(laid_out(m.address, shape, dtype), m) for m, (shape, dtype, _) in zip(made, self.outputs)]
 
     def _place(self, memories: Sequence[OnDevice], made: Sequence[Pooled], scratch: Pooled | None) -> None:
