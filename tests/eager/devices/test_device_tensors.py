@@ -102,7 +102,10 @@ def test_tensors_of_two_devices_do_not_meet():
     assert (there + weft.tensor(2.0)).cpu().tolist() == [3, 3]  # numbers go with all
     assert there[weft.tensor([1, 0])].cpu().tolist() == [1, 1]  # and so do indices
     assert here.copy_(there * 5).tolist() == [5, 5]
-    assert there.copy_(here).cpu().tolist() == [5, 5]
+    here[0] = there[1] + 1
+    assert (here.tolist(), here.is_cpu) == ([2, 5], True)
+    assert there.copy_(here).cpu().tolist() == [2, 5]
+    assert (there.type_as(here).is_cpu, here.type_as(there).type()) == (True, "weft.cuda.FloatTensor")
 
 
 def test_views_and_writes():
@@ -332,6 +335,19 @@ def test_memory_is_counted_and_given_back():
     weft.cuda.synchronize()
     with pytest.raises(MemoryError, match="cannot allocate"):
         weft.empty(1 << 33, dtype=weft.int8, device="cuda")
+
+
+def test_streams_wait_for_each_other():
+    """The driver of the fixture finds memory that two streams use in no order."""
+    x, side = weft.arange(6.0, device="cuda"), weft.cuda.Stream()
+    with weft.cuda.stream(side):
+        y = (x * 2).reshape(2, 3).t()
+        z = y.contiguous()
+    x.add_(1)
+    with weft.cuda.stream(side):
+        z += x[:3].reshape(3, 1)
+    assert (z + y).tolist() == [[1, 13], [6, 18], [11, 23]]
+    del x, y, z
 
 
 def test_two_devices():

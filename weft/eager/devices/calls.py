@@ -28,9 +28,9 @@ from .programs import Call, known_call, operator_call, plan_call
 from .scalars import constant_on, filled
 from .told import tell_host
 
-# Functions that take tensors of several devices, and those whose results are on the device that they say.
+# Functions that take tensors of several devices: results are where the first is, or on the device that is asked for.
 MIXING = frozenset("copy_ to type_as cpu cuda weft.getitem weft.setitem_ __getitem__".split())
-LEAVING = frozenset("to cpu cuda ToCopyBackward0".split())
+LEAVING = frozenset("to type_as cpu cuda ToCopyBackward0".split())
 
 
 class Calls:
@@ -182,7 +182,8 @@ def around(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
     modes.trace = CALLS
     try:
         made = rest(args, kwargs)
-        if name not in LEAVING and not (kwargs and _asks_for_host(kwargs)):
+        stays = name in LEAVING or (name in MIXING and tensors[0].is_cpu)
+        if not stays and not (kwargs and _asks_for_host(kwargs)):
             bring(made, index)
         return made
     finally:
