@@ -1,4 +1,4 @@
-"""`weft cache`: compiled kernels on disk, listed and removed."""
+"""`weft cache`: compiled kernels and models on disk, listed and removed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
-from ..base.file_cache import cache_folder, file_cache
+from ..base.file_cache import MAPPED, FileCache, cache_folder, file_cache
 from ..base.shown import Shown, bytes_text, table
 from ..compiler.disk_cache import decoded
 
 SHOWN = 20  # files of a listing
 LOOKED_INTO = 500  # files, for those with kernels of models
+WHOLE_MODEL = "(a whole model)"
 
 
 class CachedKernels(NamedTuple):
@@ -65,7 +66,7 @@ def list_cache(most: int = SHOWN) -> CacheListing:
     if cache is None:
         return CacheListing("", 0, 0, 0, [])
     entries, now = cache.entries(), time.time()
-    found = ((e, _names(cache.value(e.name))) for e in entries[:LOOKED_INTO])
+    found = ((e, _kernels(cache, e.name)) for e in entries[:LOOKED_INTO])
     named = islice(filter(itemgetter(1), found), most)
     files = [CachedKernels(names, entry.bytes, max(now - entry.used, 0.0)) for entry, names in named]
     return CacheListing(str(cache_folder()), len(entries), sum(e.bytes for e in entries), cache.max_bytes, files)
@@ -78,7 +79,11 @@ def clear_cache() -> CacheCleared:
     return CacheCleared(str(cache_folder() or ""), len(gone), sum(entry.bytes for entry in gone))
 
 
-def _names(data: bytes | None) -> list[str]:
+def _kernels(cache: FileCache, name: str) -> list[str]:
+    """What a file holds."""
+    if name.endswith(MAPPED):
+        return [WHOLE_MODEL]
+    data = cache.value(name)
     kernels = None if data is None else decoded(data)
     return [] if kernels is None else [kernel.name for kernel in kernels]
 

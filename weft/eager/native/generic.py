@@ -12,7 +12,7 @@ import numpy as np
 from ...base.addresses import address_of
 from ...base.cpu_target import host
 from ...base.kept import Kept
-from ...compiler.open.calls import LoweredCall, lower_compute, lowered_operator
+from ...compiler.open.calls import LoweredCall, Written, lower_compute, lower_numbers, lowered_operator
 from ...compiler.open.kernels import making
 from ...compiler.open.programs import VARIANTS, open_program
 from ...core.op import Op
@@ -33,10 +33,11 @@ class Call(NamedTuple):
     outputs: list[Spec]
     read: frozenset[int]
 
-    def run(self, arrays: Sequence[Array]) -> list[Array]:
+    def run(self, arrays: Sequence[Array], out: Sequence[Array] | None = None) -> list[Array]:
+        """The outputs, fresh or in arrays that are in order of memory."""
         read = self.read
         given = [a if a.flags.c_contiguous or number not in read else dense(a) for number, a in enumerate(arrays)]
-        made = [np.empty(shape, dtype) for shape, dtype in self.outputs]
+        made = [np.empty(shape, dtype) for shape, dtype in self.outputs] if out is None else list(out)
         self.executor.threads = eager_threads()
         self.executor.run_at([address_of(a) for a in given], [address_of(a) for a in made])
         return made
@@ -62,10 +63,12 @@ def run_template(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     return _known((op, params), arrays, lambda: _lowered(op, params, arrays)).run(arrays)
 
 
-def run_computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> list[Array]:
+def run_computed(
+    key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array], out: Sequence[Array] | None = None
+) -> list[Array]:
     """What a computation on te tensors gives for arrays; the key tells it from others, in other
     processes, too, if it is of texts and numbers."""
-    return _known(key, arrays, lambda: computed_call(key, name, compute, facts_of(arrays))).run(arrays)
+    return _known(key, arrays, lambda: computed_call(key, name, compute, facts_of(arrays))).run(arrays, out)
 
 
 def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], Call]) -> Call:
@@ -94,6 +97,15 @@ def _made(key: Hashable, name: str, specs: Sequence[Spec], lower: Callable[[], L
     there yet."""
     sizes = tuple([n for shape, _ in specs for n in shape if n != 1])
     kind = (key, *[(dtype, *[n == 1 for n in shape]) for shape, dtype in specs])
+    return _program_call(kind, name, sizes, lower)
+
+
+def numbers_call(key: Hashable, name: str, numbers: tuple[int, ...], write: Callable[[list[Any]], Written]) -> Call:
+    """What runs a program that is written for numbers, all of which are arguments."""
+    return _program_call(("numbers", key), name, numbers, partial(lower_numbers, numbers, write))
+
+
+def _program_call(kind: Hashable, name: str, sizes: tuple[int, ...], lower: Callable[[], LoweredCall]) -> Call:
     call = _served(kind, sizes)
     if call is None:
         with making:

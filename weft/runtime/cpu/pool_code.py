@@ -2,9 +2,10 @@
 
 The state is one block of memory; `pool_state.py` says what lies where.
 
-A job is cut into a few pieces for each thread, and whoever is free takes the next: the caller and
+Whoever is free takes the next piece of a job, half of its share of what is left: the caller and
 every second worker from the front, the others from the back. So a thread tends to work where it
-worked in the job before, and finds the data in its own cache. A worker goes in through the gate;
+worked in the job before, and finds the data in its own cache; and as pieces get smaller, all are
+done at nearly the same time. A worker goes in through the gate;
 the caller closes it when no piece is left, and waits only for those inside. So a worker that does
 not get to run holds nobody up, and what one inside reads of the job is stable.
 
@@ -20,7 +21,7 @@ import sys
 from ...base.cpu_facts import THREADS
 from .pool_state import with_offsets
 
-PIECES_PER_THREAD = 4
+PIECES_PER_THREAD = 32  # at most; no piece is smaller
 _SPINS_PER_CLOCK = 32
 _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
@@ -73,39 +74,60 @@ define internal void @run_pieces(ptr %pool, i64 %place) nounwind {
 entry:
   %parity = and i64 %place, 1
   %behind = icmp ne i64 %parity, 0
-  %step = select i1 %behind, i64 4294967296, i64 1
+  %side = select i1 %behind, i64 32, i64 0
   %at.kernel = getelementptr i8, ptr %pool, i64 POOL.KERNEL
   %at.buffers = getelementptr i8, ptr %pool, i64 POOL.BUFFERS
   %at.scalars = getelementptr i8, ptr %pool, i64 POOL.SCALARS
   %at.extent = getelementptr i8, ptr %pool, i64 POOL.EXTENT
-  %at.pieces = getelementptr i8, ptr %pool, i64 POOL.PIECES
+  %at.threads = getelementptr i8, ptr %pool, i64 POOL.THREADS
   %next = getelementptr i8, ptr %pool, i64 POOL.TAKEN
   %kernel = load ptr, ptr %at.kernel, align 8
   %buffers = load ptr, ptr %at.buffers, align 8
   %scalars = load ptr, ptr %at.scalars, align 8
   %extent = load i64, ptr %at.extent, align 8
-  %pieces = load i64, ptr %at.pieces, align 8
-  %each = udiv i64 %extent, %pieces
-  %over = urem i64 %extent, %pieces
-  %last = sub i64 %pieces, 1
+  %threads = load i64, ptr %at.threads, align 8
+  %high = lshr i64 %extent, 31
+  %unit = add i64 %high, 1
+  %round = add i64 %extent, %high
+  %units = udiv i64 %round, %unit
+  %shares = shl i64 %threads, 1
+  %most = mul i64 %threads, PIECES
+  %rest.round = sub i64 %most, 1
+  %rounded = add i64 %units, %rest.round
+  %least = udiv i64 %rounded, %most
   br label %take
 take:
-  %taken = atomicrmw add ptr %next, i64 %step seq_cst
-  %front = and i64 %taken, 4294967295
-  %back = lshr i64 %taken, 32
-  %all = add i64 %front, %back
-  %any = icmp ult i64 %all, %pieces
-  br i1 %any, label %work, label %leave
+  %taken = load atomic i64, ptr %next monotonic, align 8
+  br label %again
+again:
+  %seen = phi i64 [ %taken, %take ], [ %other, %claim ]
+  %front = and i64 %seen, 4294967295
+  %back = lshr i64 %seen, 32
+  %ahead = sub i64 %units, %front
+  %left = sub i64 %ahead, %back
+  %any = icmp sgt i64 %left, 0
+  br i1 %any, label %claim, label %leave
+claim:
+  %share = udiv i64 %left, %shares
+  %small = icmp ult i64 %share, %least
+  %wanted = select i1 %small, i64 %least, i64 %share
+  %over = icmp ult i64 %left, %wanted
+  %size = select i1 %over, i64 %left, i64 %wanted
+  %step = shl i64 %size, %side
+  %then = add i64 %seen, %step
+  %pair = cmpxchg ptr %next, i64 %seen, i64 %then seq_cst seq_cst
+  %other = extractvalue { i64, i1 } %pair, 0
+  %claimed = extractvalue { i64, i1 } %pair, 1
+  br i1 %claimed, label %work, label %again
 work:
-  %rear = sub i64 %last, %back
-  %piece = select i1 %behind, i64 %rear, i64 %front
-  %larger = icmp ult i64 %piece, %over
-  %before = select i1 %larger, i64 %piece, i64 %over
-  %base = mul i64 %piece, %each
-  %begin = add i64 %base, %before
-  %one = zext i1 %larger to i64
-  %size = add i64 %each, %one
-  %end = add i64 %begin, %size
+  %rest = sub i64 %left, %size
+  %rear = add i64 %front, %rest
+  %first = select i1 %behind, i64 %rear, i64 %front
+  %last = add i64 %first, %size
+  %begin = mul i64 %first, %unit
+  %until = mul i64 %last, %unit
+  %beyond = icmp ugt i64 %until, %extent
+  %end = select i1 %beyond, i64 %extent, i64 %until
   call void %kernel(ptr %buffers, ptr %scalars, i64 %begin, i64 %end)
   br label %take
 leave:
@@ -252,11 +274,8 @@ publish:
   store ptr %buffers, ptr %at.buffers, align 8
   store ptr %scalars, ptr %at.scalars, align 8
   store i64 %extent, ptr %at.extent, align 8
-  %at.pieces = getelementptr i8, ptr %pool, i64 POOL.PIECES
-  %wanted = mul i64 %n, PIECES
-  %small = icmp slt i64 %extent, %wanted
-  %pieces = select i1 %small, i64 %extent, i64 %wanted
-  store i64 %pieces, ptr %at.pieces, align 8
+  %at.threads = getelementptr i8, ptr %pool, i64 POOL.THREADS
+  store i64 %n, ptr %at.threads, align 8
   store atomic i64 0, ptr %next.piece monotonic, align 8
   %before = load atomic i64, ptr %turn monotonic, align 8
   %next = add i64 %before, 1

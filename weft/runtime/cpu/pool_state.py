@@ -3,7 +3,7 @@ names of the parts, such as POOL.TURN, in the places of their offsets.
 
 The parts are a cache line apart where different threads write them:
 
-    LOCK      1 while a job runs            KERNEL, BUFFERS, SCALARS, EXTENT, PIECES: the job
+    LOCK      1 while a job runs            KERNEL, BUFFERS, SCALARS, EXTENT, THREADS: the job
     TURN      number of the job in          WORKERS  workers there are
               the low 32 bits, threads in   ASLEEP   workers asleep
               the high 32 bits              CALLER   1 when the caller sleeps
@@ -11,7 +11,8 @@ The parts are a cache line apart where different threads write them:
                                             PULSE    changes while a program is busy
     GATE      the job's number in the high 32 bits, then a bit that closes it, then the workers
               inside
-    TAKEN     pieces taken from the front in the low 32 bits, from the back in the high ones
+    TAKEN     turns taken from the front in the low 32 bits, from the back in the high ones; where
+              so many turns do not fit, some of them count as one
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ OFFSETS = {
     "BUFFERS": 136,
     "SCALARS": 144,
     "EXTENT": 152,
-    "PIECES": 160,
+    "THREADS": 160,
     "WORKERS": 192,
     "ASLEEP": 196,
     "CALLER": 200,
