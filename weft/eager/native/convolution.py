@@ -208,7 +208,7 @@ def _run_filters(job: WindowSum, params: Any, source: Array, windows: Array) -> 
     parts = np.empty((len(made.calls), *job.filters), source.dtype)
     for part, (first, end, call) in zip(parts, made.calls):
         blocks = in_blocks(wide[first:end], job.groups, host().lanes(source.dtype))
-        call.run_into([blocks, other[first:end]], [part])
+        call.run([blocks, other[first:end]], [part])
     return [_added(parts)]
 
 
