@@ -7,6 +7,7 @@ is something to compile, and the model is read where somebody asks for its graph
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from ..core.graph import Graph
     from .model_source import ModelSource
     from .parts.schedule import Schedule
+
+FIRST_RUN_SECONDS = 0.25  # that a first run has for itself before files are written beside it
 
 Progress = Callable[[int, int], None]
 Shapes = tuple[Any, ...]  # of all inputs, in order; behind them, the bytes of values that decide
@@ -487,6 +490,7 @@ class CompiledModel:
             return
 
         def keep() -> None:
+            time.sleep(FIRST_RUN_SECONDS)
             if file.keep(program, {"unread": sorted(self._unread)}):
                 self._read_again = _Reading(file, source.threads)
                 whole.forget_weights()
