@@ -188,7 +188,7 @@ class Part(Ready):
         graph, params = self._typed(inputs, values, names)
         reached("types", infer, graph)
         reached("parameters", specialised, params, detail=True)
-        prepared = prepare_typed(graph, params, level, target, self.source.passes, self.shared)
+        prepared = prepare_typed(graph, params, level, target, self.source.passes, self.shared, late=True)
         groups = fused_groups(prepared.graph, target, level >= 1)
         reached("groups", fusible_groups, groups)
         program = assemble(
@@ -228,6 +228,11 @@ class Part(Ready):
         read = set(symbol.list_input_names())
         shapes = {name: spec.extents for name, spec in inputs.items() if name in read and name not in arrays}
         return typed_graph(symbol, arrays, shapes, {}), arrays
+
+    def forget_weights(self) -> None:
+        """Lets go of parameters: there is code for all that it may be asked."""
+        self.source, self.shared = self.source._replace(params={}), SharedConstants({})
+        self._open = None
 
     def close(self) -> None:
         """Gives the memory of code and workspaces back, as soon as calls that now run are done."""
