@@ -66,6 +66,12 @@ def watched(look: Look, details: bool = False) -> Iterator[None]:
         _look.reset(token)
 
 
+def is_watched() -> bool:
+    """Whether somebody looks at what there is between two stages."""
+    _, details = _look.get() or (None, False)
+    return details
+
+
 def reached(title: str, maker: Callable[..., Any], value: Any, detail: bool = False) -> None:
     """Says that a stage is done: what a function made, and where that function is written."""
     look, details = _look.get() or (None, False)
