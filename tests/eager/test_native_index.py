@@ -5,10 +5,17 @@ import pytest
 from codegen.guard import guarded
 
 import weft
+from weft.core.op import Op
 from weft.eager.native import index as native_index
+from weft.eager.native import native_call
 from weft.ops.shape.index import GatherAttrs, TakeAttrs
 
 RNG = np.random.default_rng(0)
+
+
+def native(name, params, arrays):
+    (made,) = native_call(Op.get(name))(params, arrays)
+    return made
 
 
 def grid(indices, axis):
@@ -34,12 +41,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("shape", "where", "axis"), CASES)
-@pytest.mark.parametrize("dtype", ["bool", "int16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("dtype", ["bool", "int16", "float32", "float64"])
 def test_elements_are_read(shape, where, axis, dtype):
     x, indices = elements(shape, where, axis, dtype)
     for front in (False, True):
         given = [guarded(x, front), guarded(indices, front)]
-        made = native_index.run_gather_elements(None, GatherAttrs(axis=axis), given)
+        made = native("gather_elements", GatherAttrs(axis=axis), given)
         np.testing.assert_array_equal(made, x[grid(indices, axis)])
 
 
@@ -65,14 +72,14 @@ def test_any_strides():
     base = RNG.standard_normal((60, 80)).astype("float32")
     indices = RNG.integers(0, 20, (25, 15))[:, ::-1]
     for x in (base[::2, ::4].T[::-1], np.broadcast_to(base[:1, :30], (20, 30)), base.T[:20, :30]):
-        made = native_index.run_gather_elements(None, GatherAttrs(axis=0), [x, indices[:, :]])
+        made = native("gather_elements", GatherAttrs(axis=0), [x, indices[:, :]])
         np.testing.assert_array_equal(made, x[indices, np.arange(15)])
 
 
 def test_indices_from_the_end_and_outside():
     x = RNG.standard_normal((5, 6)).astype("float32")
     indices = np.array([[-1, -5, 99, -99, 4, 0]] * 2)
-    made = native_index.run_gather_elements(None, GatherAttrs(axis=0), [x, indices])
+    made = native("gather_elements", GatherAttrs(axis=0), [x, indices])
     np.testing.assert_array_equal(made, x[np.array([[4, 0, 4, 0, 4, 0]] * 2), np.arange(6)])
 
 
@@ -100,7 +107,7 @@ def test_rows_are_added(shape, where, axis):
         made = guarded(np.zeros(shape, "float32"))
         assert native_index.add_rows(made, axis, guarded(indices), y)
         np.testing.assert_array_equal(made, expected)
-        got = native_index.run_take_grad(None, TakeAttrs(axis=axis), [y, expected, indices])
+        got = native("_take_grad", TakeAttrs(axis=axis), [y, expected, indices])
         np.testing.assert_array_equal(got, expected)
 
 
@@ -108,7 +115,7 @@ def test_short_slices_and_views_are_taken():
     x = RNG.standard_normal((12, 30, 2)).astype("float32")
     indices = RNG.integers(-30, 30, (4, 5))
     for data in (x, x[:, ::-1], x.transpose(2, 1, 0)):
-        made = native_index.run_take(None, TakeAttrs(axis=1), [data, indices])
+        made = native("take", TakeAttrs(axis=1), [data, indices])
         np.testing.assert_array_equal(made, np.take(data, indices, 1))
 
 

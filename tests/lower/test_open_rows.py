@@ -10,20 +10,42 @@ from lower.accuracy import agrees, targets
 
 from weft.base.addresses import address_of
 from weft.base.dtype import FLOAT32, FLOAT64
-from weft.compiler.kernels import kernel_cache
 from weft.compiler.open.calls import lower_compute
 from weft.compiler.open.programs import assembled
 from weft.core.op import Op
-from weft.lower.cpu.row_wise.scores import probabilities_kernel, softmax_grad_kernel
+from weft.ops.nn.attention import te_softmax, te_softmax_grad
 from weft.runtime.cpu.executor import CpuExecutor
-from weft.runtime.cpu.open_kernel import OpenKernel
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
 dtypes = pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)
 
 
-def loaded(kernel, target):
-    return OpenKernel(kernel_cache.compiled(kernel, target))
+class Programs:
+    """A computation as programs whose sizes are arguments, made where none serves a call yet."""
+
+    def __init__(self, name, target, compute):
+        self.name, self.target, self.compute, self.made = name, target, compute, []
+
+    @classmethod
+    def of(cls, name, target, **attrs):
+        """Those of an operator."""
+        op = Op.get(name)
+        return cls(name, target, partial(op.call_with, Op.compute[op], op.parser(**attrs)))
+
+    def run(self, *arrays, in_place=False):
+        """The outputs; the only one is written where the first of the arrays is."""
+        sizes = tuple(n for array in arrays for n in array.shape if n != 1)
+        bound = next((b for p in self.made if (b := p.bound(sizes)) is not None), None)
+        if bound is None:
+            call = lower_compute(self.name, self.compute, [(a.shape, a.dtype) for a in arrays], self.target)
+            assert len(call.kernels) == 1
+            self.made.append(CpuExecutor(assembled(call, self.target)))
+            bound = self.made[-1].bound(sizes)
+        given = [guarded(array) for array in arrays]
+        outputs = [guarded(np.full(spec.extents, np.nan, spec.dtype)) for spec in bound.program.outputs]
+        outputs = given[:1] if in_place else outputs
+        bound.run_at([address_of(a) for a in given], [address_of(a) for a in outputs])
+        return outputs
 
 
 def probabilities(scores, factor, mask, causal):
@@ -40,62 +62,38 @@ def probabilities(scores, factor, mask, causal):
     return powers / np.where(total == 0, 1, total)
 
 
+SEVERAL = ((7, 16), (3, 33), (5, 200), (2, 1037), (40, 2))
+
+
 @on_every_isa
 @dtypes
 @pytest.mark.parametrize("mask", ["none", "boolean", "additive"])
 def test_probabilities(target, dtype, mask):
     rng = np.random.default_rng(len(mask))
     for causal in (None, 3):
-        kernel = loaded(probabilities_kernel(mask, causal is not None, dtype, target), target)
-        for count, queries, keys in ((1, 1, 1), (2, 3, 17), (3, 5, 64), (2, 9, 33), (1, 4, 129)):
+        params = Op.get("scaled_dot_product_attention").parser(mask=mask, is_causal=causal is not None)
+        compute = lambda x, c, first, *m, params=params: te_softmax(params, x, c[0], first[0], *m)
+        masked = Programs("softmax", target, compute)
+        for count, queries, keys in ((2, 3, 17), (3, 5, 64), (2, 9, 33), (4, 7, 129)):
             scores = rng.standard_normal((count, queries, keys)).astype(dtype)
-            own = rng.standard_normal((queries, keys))  # the same for all matrices
+            own = rng.standard_normal((1, queries, keys))  # the same for all matrices
             given = {"none": None, "boolean": own > 0.3, "additive": own.astype(dtype)}[mask]
-            made = guarded(scores)
-            arrays = [made, np.array([0.7], dtype), np.zeros(count, "int64"), made if given is None else guarded(given)]
-            scalars = [count * queries, keys, queries, causal or 0, keys]
-            kernel.run(arrays, scalars, count * queries, 0.0)
-            agrees(made, probabilities(scores, np.array(0.7, dtype), given, causal))
-
-
-ROWS = ((1, 1), (7, 16), (3, 33), (5, 200), (2, 1037))
+            arrays = [scores, np.array([0.7], dtype), np.array([causal or 0]), *([] if given is None else [given])]
+            want = probabilities(scores, np.array(0.7, dtype), given, causal)
+            for in_place in (False, True):
+                agrees(masked.run(*arrays, in_place=in_place)[0], want)
 
 
 @on_every_isa
 @dtypes
 def test_gradient_of_softmax(target, dtype):
     rng = np.random.default_rng(1)
-    kernel = loaded(softmax_grad_kernel(dtype, target), target)
-    for rows, length in ROWS:
+    programs = Programs("softmax_grad", target, lambda g, y: te_softmax_grad(y, g))
+    for rows, length in SEVERAL:
         y, g = (rng.random((rows, length)).astype(dtype) for _ in range(2))
-        made, wide = guarded(g), y.astype("float64")
-        kernel.run([made, guarded(y), made], [rows, length], rows, 0.0)
-        agrees(made, wide * (g - (g * wide).sum(-1, keepdims=True)))
-
-
-class Programs:
-    """An operator as programs whose sizes are arguments, made where none serves a call yet."""
-
-    def __init__(self, name, target, **attrs):
-        self.op, self.target, self.made = Op.get(name), target, []
-        self.params = self.op.parser(**attrs)
-
-    def run(self, *arrays):
-        sizes = tuple(n for array in arrays for n in array.shape if n != 1)
-        bound = next((b for p in self.made if (b := p.bound(sizes)) is not None), None)
-        if bound is None:
-            compute = partial(self.op.call_with, Op.compute[self.op], self.params)
-            call = lower_compute(self.op.name, compute, [(a.shape, a.dtype) for a in arrays], self.target)
-            assert len(call.kernels) == 1
-            self.made.append(CpuExecutor(assembled(call, self.target)))
-            bound = self.made[-1].bound(sizes)
-        outputs = [guarded(np.full(spec.extents, np.nan, spec.dtype)) for spec in bound.program.outputs]
-        given = [guarded(array) for array in arrays]
-        bound.run_at([address_of(a) for a in given], [address_of(a) for a in outputs])
-        return outputs
-
-
-SEVERAL = ((7, 16), (3, 33), (5, 200), (2, 1037), (40, 2))
+        wide = y.astype("float64")
+        for in_place in (False, True):
+            agrees(programs.run(g, y, in_place=in_place)[0], wide * (g - (g * wide).sum(-1, keepdims=True)))
 
 
 def floats(rng, dtype, *shapes):
@@ -113,7 +111,7 @@ def unit(x, axes):
 @dtypes
 def test_softmax(target, dtype):
     rng = np.random.default_rng(2)
-    rows_of, logarithms, columns = (Programs(name, target, axis=1) for name in ("softmax", "log_softmax", "softmax"))
+    rows_of, logarithms, columns = (Programs.of(name, target, axis=1) for name in ("softmax", "log_softmax", "softmax"))
     for rows, length in SEVERAL:
         x = (rng.standard_normal((rows, length)) * 5).astype(dtype)
         want = probabilities(x, 1.0, None, None)
@@ -129,7 +127,7 @@ def test_softmax(target, dtype):
 @dtypes
 def test_norms_of_rows(target, dtype):
     rng = np.random.default_rng(4)
-    layer, rms = (Programs(name, target, axis=1, epsilon=1e-3) for name in ("layer_norm", "rms_norm"))
+    layer, rms = (Programs.of(name, target, axis=1, epsilon=1e-3) for name in ("layer_norm", "rms_norm"))
     for rows, length in SEVERAL:
         x, gamma, beta = floats(rng, dtype, (rows, length), length, length)
         agrees(layer.run(x, gamma, beta)[0], unit(x, 1)[0] * gamma + beta)
@@ -143,8 +141,8 @@ def test_norms_of_rows(target, dtype):
 def test_norms_of_groups(target, dtype):
     rng = np.random.default_rng(5)
     group, instance = (
-        Programs("group_norm", target, num_groups=3, epsilon=1e-3),
-        Programs("instance_norm", target, epsilon=1e-3),
+        Programs.of("group_norm", target, num_groups=3, epsilon=1e-3),
+        Programs.of("instance_norm", target, epsilon=1e-3),
     )
     for n, channels, inner in ((2, 6, 9), (3, 12, 64), (4, 6, 300), (5, 9, 17)):
         x, gamma, beta = floats(rng, dtype, (n, channels, inner), channels, channels)
@@ -159,8 +157,8 @@ def test_norms_of_groups(target, dtype):
 @pytest.mark.parametrize("shapes", [((3, 5, 40), (17, 2, 9), (2, 30, 200)), ((30, 5), (7, 33), (200, 47))])
 def test_norms_of_channels_and_their_gradients(target, dtype, shapes):
     rng = np.random.default_rng(6)
-    forward = Programs("_batch_norm_moments", target, axis=1, epsilon=1e-3, training=True)
-    backward = Programs("_batch_norm_grad", target, axis=1, epsilon=1e-3, training=True)
+    forward = Programs.of("_batch_norm_moments", target, axis=1, epsilon=1e-3, training=True)
+    backward = Programs.of("_batch_norm_grad", target, axis=1, epsilon=1e-3, training=True)
     for shape in shapes:
         channels, axes = shape[1], (0, *range(2, len(shape)))
         x, g, gamma, beta, to_mean, to_variance = floats(rng, dtype, shape, shape, *[channels] * 4)
@@ -183,8 +181,8 @@ def test_norms_of_channels_and_their_gradients(target, dtype, shapes):
 def test_cross_entropy(target, dtype, smoothing):
     rng = np.random.default_rng(3)
     attrs = {"axis": 1, "smoothing": smoothing, "reduction": "none"}
-    forward = Programs("softmax_cross_entropy", target, **attrs)
-    backward = Programs("_softmax_cross_entropy_grad", target, **attrs)
+    forward = Programs.of("softmax_cross_entropy", target, **attrs)
+    backward = Programs.of("_softmax_cross_entropy_grad", target, **attrs)
     for rows, length in ((20, 16), (33, 33), (50, 200), (40, 1037), (40, 2)):
         x = (rng.standard_normal((rows, length)) * 5 + 100).astype(dtype)
         classes, g = rng.integers(-1, length, rows), rng.standard_normal(rows).astype(dtype)

@@ -38,8 +38,6 @@ class ElementCosts(NamedTuple):
     normed: float = 0.35
     normed_grad: float = 0.7
     exponential: float = 0.7  # in a row of softmax
-    score: float = 1.0  # of attention
-    score_grad: float = 0.3
     tap: float = 1.0  # of a window that is pooled
     indexed: float = 1.0
     eliminated: float = 0.1  # with a row subtracted from it

@@ -8,14 +8,14 @@ Every room may say that it has reached one; `weft view` and `examples/walk_the_s
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-_PACKAGE = Path(__file__).parent.parent
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 
 class Stage(NamedTuple):
@@ -92,5 +92,5 @@ def _file_of(maker: Callable[..., Any]) -> str:
     while isinstance(maker, partial):
         maker = maker.func
     code = getattr(inspect.unwrap(maker), "__code__", None)
-    file = Path(code.co_filename if code is not None else "")
-    return file.relative_to(_PACKAGE).as_posix() if file.is_relative_to(_PACKAGE) else file.name
+    file = code.co_filename if code is not None else ""
+    return file.removeprefix(_PACKAGE).replace(os.sep, "/") if file.startswith(_PACKAGE) else os.path.basename(file)

@@ -387,12 +387,15 @@ class CompiledModel:
         so many seconds."""
         return all([part.wait(timeout) for part in self._schedule.compiled()])
 
-    def prepare_known(self, progress: Progress | None = None) -> None:
-        """Makes code now for the first part if the shapes of all inputs are known, and none decides."""
+    def prepare_known(self, progress: Progress | None = None, like: Mapping[str, Any] | None = None) -> None:
+        """Makes code now for the first part if the shapes of all inputs are known, also by arrays that it will run on,
+        and none decides."""
         first = self._schedule.parts[0]
         if first is None or first.deciding or first.names:
             return
+        shapes = {name: np.shape(value) for name, value in (like or {}).items()}
         specs = [self._specs[name] for name in first.inputs]
+        specs = [spec._replace(shape=shapes.get(spec.name, spec.shape)) for spec in specs]
         if all(is_static(spec.shape) and spec.dtype is not None for spec in specs):
             known = {spec.name: TensorSpec(*spec) for spec in specs}  # type: ignore[arg-type]
             first.prepare(known, progress)

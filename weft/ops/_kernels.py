@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 from .. import te
 from ..base.dtype import FLOAT32, INT32, INT64, DType, is_float
 from ..base.shape import normalize_axis
-from ..te.expr import Const
-from ..te.extents import stays_open
 
 Spec = tuple[tuple[int, ...], DType]
-Written = tuple[te.Kernel, tuple[int, ...], int]
+Written = tuple["te.Kernel", tuple[int, ...], int]
 VECTOR = 16  # elements that a loop over rows takes at once, where they divide the rows
 CHUNK = 4096  # elements that a thread clears at a time
+PART = 512  # elements of rows that it adds
 MOST = 256  # elements that it takes otherwise
 
 
@@ -62,7 +61,7 @@ class Rows(NamedTuple):
     @property
     def block(self) -> int:
         """The elements of a row that one thread takes at a time; one where their number is to stay open."""
-        if stays_open(self.inner):
+        if te.stays_open(self.inner):
             return 1
         if self.inner % VECTOR == 0:
             return VECTOR
@@ -94,7 +93,7 @@ def unravelled(flat: te.Expr, shape: Sequence[int]) -> list[te.Expr]:
 def read_stretched(buffer: te.Buffer, at: Sequence[te.Expr]) -> te.Expr:
     """Reads memory that broadcasts, where an output of larger or equal rank has these indices."""
     inner = at[len(at) - len(buffer.shape) :]
-    is_one = [isinstance(n, Const) and n.value == 1 for n in buffer.shape]
+    is_one = [isinstance(n, te.Const) and n.value == 1 for n in buffer.shape]
     return buffer[tuple(0 if one else i for i, one in zip(inner, is_one))]
 
 
@@ -145,37 +144,45 @@ def add_rows(
     views |= {total: rows, target: rows}
     _clear(body, total, rows)
     work = rows.outer * rows.inner * (count + rows.extent)
-    with body.kernel(views, work) as (b, x, *others), each_block(b, rows) as (o, first):
+    parts = (rows.inner + (PART - 1)) // PART
+    with body.kernel(views, work) as (b, x, *others), b.parallel("p", rows.outer * parts) as p:
         out = others.pop()
         sums = others.pop() if total != target else out
+        o, first = b.let("outer", p // parts), b.let("first", p % parts * PART)
+
+        def each(write: Callable[[te.Expr], None]) -> None:
+            _each(b, first, rows.inner, PART, write)
+
         with b.loop("k", count) as k:
             for place, weight in places(b, k, *others):
-                with along(b, rows) as i:
-                    value = _weighted(te.cast(x[o, k, first + i], wide), weight)
-                    b.store(sums, (o, place, first + i), sums[o, place, first + i] + value)
+
+                def add(i: te.Expr, place: te.Expr = place, weight: te.Expr | None = weight) -> None:
+                    value = _weighted(te.cast(x[o, k, i], wide), weight)
+                    b.store(sums, (o, place, i), sums[o, place, i] + value)
+
+                each(add)
         if total != target:
-            with b.loop("row", rows.extent) as row, along(b, rows) as i:
-                b.store(out, (o, row, first + i), te.cast(sums[o, row, first + i], dtype))
+            with b.loop("row", rows.extent) as row:
+                each(lambda i: b.store(out, (o, row, i), te.cast(sums[o, row, i], dtype)))
+
+
+def _each(b: te.KernelBuilder, first: te.Expr, end: int, most: int, write: Callable[[te.Expr], None]) -> None:
+    """What is written for elements from the first on: in vectors, of which the last may not be full."""
+    if end == 1:
+        write(first)
+        return
+    count = b.let("count", te.min(te.as_expr(end) - first, most))
+    full = b.let("full", count // VECTOR)
+    with b.loop("turn", full) as turn, b.vector("lane", VECTOR) as lane:
+        write(first + turn * VECTOR + lane)
+    with b.when(full * VECTOR < count), b.vector("lane", VECTOR) as lane, b.when(full * VECTOR + lane < count):
+        write(first + full * VECTOR + lane)
 
 
 def _clear(body: Body, target: int, rows: Rows) -> None:
-    """Zeros, in the order of memory where their number is known."""
     size = math.prod(rows)
-    if stays_open(size):
-        with (
-            body.kernel({target: rows}, size) as (b, out),
-            each_block(b, rows) as (o, first),
-            b.loop("row", rows.extent) as row,
-            along(b, rows) as i,
-        ):
-            b.store(out, (o, row, first + i), 0)
-        return
-    chunk = math.gcd(size, CHUNK)
-    rows = Rows(size // chunk if chunk else 0, 1, chunk)
-    with body.kernel({target: rows}, size) as (b, out), b.parallel("o", rows.outer) as o:
-        blocks = rows.inner // rows.block if rows.inner else 0
-        with b.loop("block", blocks) as block, along(b, rows) as i:
-            b.store(out, (o, 0, block * rows.block + i), 0)
+    with body.kernel({target: (size,)}, size) as (b, out), b.parallel("p", (size + (CHUNK - 1)) // CHUNK) as p:
+        _each(b, b.let("first", p * CHUNK), size, CHUNK, lambda i: b.store(out, i, 0))
 
 
 def _weighted(value: te.Expr, weight: te.Expr | None) -> te.Expr:

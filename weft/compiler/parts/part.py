@@ -204,7 +204,7 @@ class Part:
         programs = self._programs(values)
         if programs is not None:
             shapes = {name: spec.extents for name, spec in inputs.items()}
-            found = programs.executor(shapes, lambda make: self._loaded(make, counters.time_point()))
+            found = programs.executor(shapes, lambda make: self._loaded(make, counters.time_point()), progress)
             if found is not None:
                 return found
         return self._loaded(lambda: self._program(inputs, values, names, progress), counters.time_point())

@@ -4,29 +4,21 @@ time, so that they stay in the cache."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import prod, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ...base.cpu_facts import COSTS
+from ... import te
 from ...base.dtype import BOOL, INT64
 from ...core.op import Op
-from ...lower.cpu.row_wise.scores import probabilities_kernel, softmax_grad_kernel
+from ...ops.nn.attention import te_softmax, te_softmax_grad
 from .calls import Array, Check, Declined, floats, native, not_empty
-from .kernels import kernel
+from .generic import run_computed
 from .product import multiply
 
 SCORES = 1 << 19  # elements that are made at a time
-EXPONENTIAL, GRADIENT = COSTS.score, COSTS.score_grad
-
-
-class _Mask(NamedTuple):
-    """A mask, where that of each matrix begins, and elements from row to row."""
-
-    array: Array
-    starts: Array
-    step: int
 
 
 class _Heads:
@@ -41,7 +33,7 @@ class _Heads:
         self.keys = key.shape[-2]
         scale = params.scale if params.scale is not None else 1 / sqrt(max(self.width, 1))
         self.factor = np.array([scale], query.dtype)
-        self.mask = _mask(mask[0], self.lead, self.queries, self.keys) if mask else None
+        self.mask = _mask(mask[0], self.lead, self.keys) if mask else None
 
     def parts(self, rows: int) -> Iterator[tuple[slice, slice, int]]:
         """Matrices and rows of them that are done together, and how many keys they see: whole
@@ -60,32 +52,28 @@ class _Heads:
     def probabilities(self, heads: slice, rows: slice, seen: int, out: Array | None = None) -> Array:
         """The softmax of some rows of scores."""
         scores = multiply(self.q[heads, rows], self.k[heads, :seen].swapaxes(-1, -2), out=out)
-        masked = self.params.mask if self.mask is not None else "none"
-        mask, starts, step = self.mask or _Mask(scores, _NONE, 0)
-        count, queries, keys = scores.shape
-        arrays = [scores, self.factor, starts[heads] + rows.start * step, mask]
-        scalars = [count * queries, keys, queries, rows.start, step]
-        softmax = kernel(probabilities_kernel, masked, self.params.is_causal, scores.dtype)
-        softmax.run(arrays, scalars, count * queries, scores.size * EXPONENTIAL)
+        given = [scores, self.factor, np.array([rows.start], INT64)]
+        if self.mask is not None:
+            at = [part if extent > 1 else slice(None) for part, extent in zip((heads, rows), self.mask.shape)]
+            given.append(self.mask[(*at, slice(seen))])
+        key = ("attention", self.params.mask, self.params.is_causal)
+        run_computed(key, "attention", partial(_softmax, self.params), given, [scores])
         return scores
 
 
-_NONE = np.zeros(1, INT64)
+def _softmax(params: Any, dots: te.Tensor, factor: te.Tensor, first: te.Tensor, *mask: te.Tensor) -> te.Tensor:
+    return te_softmax(params, dots, factor[0], first[0], *mask)
 
 
 def _flat(x: Array, count: int) -> Array:
     return x.reshape(count, *x.shape[-2:])
 
 
-def _mask(mask: Array, lead: tuple[int, ...], queries: int, keys: int) -> _Mask:
-    if mask.shape[-1:] != (keys,) or not mask.flags.c_contiguous:
-        mask = np.ascontiguousarray(np.broadcast_to(mask, (*mask.shape[:-1], keys)))
-    whole = np.broadcast_to(mask, (*lead, queries, keys))
-    starts = np.zeros(1, INT64)
-    for extent, stride in zip(lead, whole.strides):
-        steps = np.arange(extent) * (stride // mask.itemsize)
-        starts = (starts[:, None] + steps).reshape(-1)
-    return _Mask(mask, starts, whole.strides[-2] // mask.itemsize if queries > 1 else 0)
+def _mask(mask: Array, lead: tuple[int, ...], keys: int) -> Array:
+    """The mask of each matrix, or of all; of each query, or of all."""
+    lead, rows = lead if prod(mask.shape[:-2]) > 1 else (1,), mask.shape[-2] if mask.ndim > 1 else 1
+    own = mask if prod(mask.shape[:-2]) > 1 else mask.reshape(rows, -1)
+    return np.broadcast_to(own, (*lead, rows, keys)).reshape(-1, rows, keys)
 
 
 def _takes(values: int) -> Check:
@@ -122,15 +110,10 @@ def run_attention_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Arr
     for some, rows, _ in heads.parts(heads.queries):
         heads.probabilities(some, rows, heads.keys, out=p[some])
         multiply(g[some], heads.v[some].swapaxes(-1, -2), out=ds[some])
-        _through_softmax(p[some], ds[some])
+        run_computed("softmax_grad", "softmax_grad", te_softmax_grad, [p[some], ds[some]], [ds[some]])
         multiply(ds[some], heads.k[some], out=dq[some])
         multiply(ds[some].swapaxes(-1, -2), heads.q[some], out=dk[some])
         multiply(p[some].swapaxes(-1, -2), g[some], out=dv[some])
     dq *= heads.factor
     dk *= heads.factor
     return [array.reshape(*heads.lead, *array.shape[1:]) for array in (dq, dk, dv, ds, p)]
-
-
-def _through_softmax(p: Array, dp: Array) -> None:
-    rows = p.shape[0] * p.shape[1]
-    kernel(softmax_grad_kernel, p.dtype).run([dp, p, dp], [rows, p.shape[2]], rows, p.size * GRADIENT)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from ...base.cpu_facts import COSTS
 from ...base.dtype import DTYPES, DType
-from ...core.op import Op
 from ...lower.cpu.nest import BLOCK_ELEMENTS
 from ...lower.cpu.nests.element import Walk, copy_kernel
 from ...lower.cpu.nests.transposed_copy import BLOCK, transposed_copy
-from .calls import Array, count_declined, native
+from .calls import Array, count_declined
 from .kernels import kernel
 from .strides import Axis, has_steps, joined, memory_order, steps_of
 from .thresholds import FROM
@@ -91,8 +89,3 @@ def rows_of(axes: Sequence[Axis]) -> tuple[tuple[int, ...], int]:
 
 def _walked(axes: Sequence[Axis]) -> list[int]:
     return [number for axis in axes for number in (axis.extent, *axis.steps)]
-
-
-@native("flip")
-def run_flip(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    return ordered_copy(np.flip(arrays[0], params.axis))

@@ -33,10 +33,11 @@ class Call(NamedTuple):
     outputs: list[Spec]
     read: frozenset[int]
 
-    def run(self, arrays: Sequence[Array]) -> list[Array]:
+    def run(self, arrays: Sequence[Array], out: Sequence[Array] | None = None) -> list[Array]:
+        """The outputs, fresh or in arrays that are in order of memory."""
         read = self.read
         given = [a if a.flags.c_contiguous or number not in read else dense(a) for number, a in enumerate(arrays)]
-        made = [np.empty(shape, dtype) for shape, dtype in self.outputs]
+        made = [np.empty(shape, dtype) for shape, dtype in self.outputs] if out is None else list(out)
         self.executor.threads = eager_threads()
         self.executor.run_at([address_of(a) for a in given], [address_of(a) for a in made])
         return made
@@ -62,10 +63,12 @@ def run_template(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     return _known((op, params), arrays, lambda: _lowered(op, params, arrays)).run(arrays)
 
 
-def run_computed(key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array]) -> list[Array]:
+def run_computed(
+    key: Hashable, name: str, compute: Callable[..., Any], arrays: Sequence[Array], out: Sequence[Array] | None = None
+) -> list[Array]:
     """What a computation on te tensors gives for arrays; the key tells it from others, in other
     processes, too, if it is of texts and numbers."""
-    return _known(key, arrays, lambda: computed_call(key, name, compute, facts_of(arrays))).run(arrays)
+    return _known(key, arrays, lambda: computed_call(key, name, compute, facts_of(arrays))).run(arrays, out)
 
 
 def _known(key: Hashable, arrays: Sequence[Array], make: Callable[[], Call]) -> Call:

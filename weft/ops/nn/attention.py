@@ -143,10 +143,10 @@ def _plain(x: te.Tensor) -> Any:
     return lambda i: x[i]
 
 
-def _masked(params: AttentionAttrs, score: Any, i: Sequence[Any], *mask: te.Tensor) -> Any:
+def _masked(params: AttentionAttrs, score: Any, first: Any, i: Sequence[Any], *mask: te.Tensor) -> Any:
     lowest = -math.inf
     if params.is_causal:
-        score = te.select(i[-1] <= i[-2], score, lowest)
+        score = te.select(i[-1] <= i[-2] + first, score, lowest)
     if not mask:
         return score
     at = i[len(i) - mask[0].rank :]
@@ -154,12 +154,11 @@ def _masked(params: AttentionAttrs, score: Any, i: Sequence[Any], *mask: te.Tens
     return te.select(value, score, lowest) if params.mask == "boolean" else score + value
 
 
-def _te_probabilities(params: AttentionAttrs, q: te.Tensor, k: te.Tensor, *mask: te.Tensor) -> te.Tensor:
-    shape = (*q.shape[:-1], k.shape[-2])
-    dots = _product(shape, q.shape[-1], "scores", _plain(q), _plain(k))
-    scale = _scale(params, q.shape[-1])
-    scores = te.compute(shape, lambda *i: _masked(params, dots[i] * scale, i, *mask), name="masked_scores")
-    last = (len(shape) - 1,)
+def te_softmax(params: AttentionAttrs, dots: te.Tensor, scale: Any, first: Any, *mask: te.Tensor) -> te.Tensor:
+    """The softmax of scaled and masked dots of queries and keys, of which the first query has a number. A query that
+    sees nothing has only zeros."""
+    scores = te.compute(dots.shape, lambda *i: _masked(params, dots[i] * scale, first, i, *mask), name="masked_scores")
+    last = (dots.rank - 1,)
     top = along(scores, last, "top", lambda i: scores[i], te.max_of)
 
     def power(i: Any) -> Any:
@@ -172,7 +171,19 @@ def _te_probabilities(params: AttentionAttrs, q: te.Tensor, k: te.Tensor, *mask:
         whole = total[one(i, last)]
         return power(i) / te.select(whole.equal(0), 1.0, whole)
 
-    return te.compute(shape, probability, name="probabilities")
+    return te.compute(dots.shape, probability, name="probabilities")
+
+
+def te_softmax_grad(p: te.Tensor, dp: te.Tensor) -> te.Tensor:
+    """dS = P (dP - sum of dP P)"""
+    last = (p.rank - 1,)
+    shared = along(p, last, "shared", lambda i: dp[i] * p[i], te.sum)
+    return te.compute(p.shape, lambda *i: p[i] * (dp[i] - shared[one(i, last)]), name="ds")
+
+
+def _te_probabilities(params: AttentionAttrs, q: te.Tensor, k: te.Tensor, *mask: te.Tensor) -> te.Tensor:
+    dots = _product((*q.shape[:-1], k.shape[-2]), q.shape[-1], "scores", _plain(q), _plain(k))
+    return te_softmax(params, dots, _scale(params, q.shape[-1]), 0, *mask)
 
 
 def _compute(params: AttentionAttrs, q: te.Tensor, k: te.Tensor, v: te.Tensor, *mask: te.Tensor) -> te.Tensor:
@@ -188,9 +199,7 @@ def _grad_compute(
     length, sources = p.shape[-2:]
     scale = _scale(params, q.shape[-1])
     dp = _product(p.shape, v.shape[-1], "dp", _plain(g), _plain(v))
-    last = (p.rank - 1,)
-    shared = along(p, last, "shared", lambda i: dp[i] * p[i], te.sum)
-    ds = te.compute(p.shape, lambda *i: p[i] * (dp[i] - shared[one(i, last)]), name="ds")
+    ds = te_softmax_grad(p, dp)
     dq = _product(q.shape, sources, "dq", lambda i: ds[i] * scale, _flipped(k))
     dk = _product(k.shape, length, "dk", lambda i: _flipped(ds)(i) * scale, _flipped(q))
     dv = _product(v.shape, length, "dv", _flipped(p), _flipped(g))

@@ -1,5 +1,5 @@
-"""Open kernels that read and write at positions which other elements name: single elements, whole
-rows, and the positions of elements that are not zero.
+"""Open kernels that write at positions which other elements name: single elements, whole rows; and the positions of
+elements that are not zero.
 
 An index below zero counts from the end; one that is still outside is moved to the nearest place.
 """
@@ -11,16 +11,15 @@ from typing import Any
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import BOOL, INT64, DType
 from ....te.build import KernelBuilder
-from ....te.expr import Expr, Var, as_expr, binary, cast, select
-from ....te.loops import For, Kernel, Store
+from ....te.expr import Expr, Var, binary, cast, select
+from ....te.loops import For, Kernel, Stmt, Store
 from ....te.schedule import bind_shared
 from ....te.transform import lower_vectors
-from ..matrices.open_tile import ceil_div
 from ..matrices.product_operands import UNBOUNDED
 from ..nest import coordinates, row_starts
 from .hoist import vector_loop
 
-ROW_BLOCK = 512  # elements of rows that a turn adds
+ROW_BLOCK = 512  # elements of rows that a turn writes
 
 
 def _within(index: Expr, extent: Expr) -> Expr:
@@ -29,58 +28,41 @@ def _within(index: Expr, extent: Expr) -> Expr:
     return binary("max", binary("min", counted, extent - 1), 0)
 
 
-def elements_kernel(dtype: DType, rank: int, what: str, target: CpuTarget) -> Kernel:
-    """get: y[i] = x[at(i)]; put: x[at(i)] = y[i]; add: x[at(i)] += y[i]. For all indices i of y,
-    in order; at(i) is i with its place along one axis named by an element of `indices`.
+def elements_kernel(dtype: DType, rank: int, adds: bool, row_step: int | None, target: CpuTarget) -> Kernel:
+    """x[at(i)] = y[i], or += where it adds, for all indices i of y, in order; at(i) is i with its place along one axis
+    named by an element of `indices`. `row_step`: where that is the second of three axes, and one element names all of a
+    row, which lies side by side in x, the step of y along it, 1 or 0.
 
-    Scalars: turns, rows of a turn; for each axis its extent and the steps of x (0 along the named
-    axis), y and indices; the extent of x along the named axis, and its step.
+    Scalars: turns, the blocks that a row is cut into, rows of a turn; for each axis its extent and the steps of x (0
+    along the named axis), y and indices; the extent of x along the named axis, and its step.
     """
-    b = KernelBuilder(f"{what}_elements")
-    turns, rows = b.scalar("turns"), b.scalar("rows")
+    b = KernelBuilder("add_elements" if adds else "put_elements")
+    turns, blocks, rows = b.scalar("turns"), b.scalar("blocks"), b.scalar("rows")
     axes = [[b.scalar(f"{name}{axis}") for name in "nxyi"] for axis in range(rank)]
     extent, step = b.scalar("extent"), b.scalar("step")
     x, indices = b.arg("x", dtype, (UNBOUNDED,)), b.arg("indices", INT64, (UNBOUNDED,))
     y = b.arg("y", dtype, (UNBOUNDED,))
     extents, *steps = zip(*axes)
     x_step, y_step, index_step = (own[-1] for own in steps)
-    with b.parallel("p", turns) as p, b.loop("row", rows) as row:
-        number = b.let("number", p * rows + row)
-        here, there, start = row_starts(b, number, extents[:-1], [own[:-1] for own in steps])
-        i = Var("i")
-        place = _within(indices[start + i * index_step], extent)
-        at, to = here + i * x_step + place * step, there + i * y_step
-        if what == "get":
-            lanes = target.lanes(INT64)
-            b.emit(vector_loop(i, as_expr(0), extents[-1], lanes, Store(y, (to,), x[at])))
-        else:
-            value = x[at] + y[to] if what == "add" else y[to]
-            b.emit(For(i, extents[-1], bind_shared([Store(x, (at,), value)])))
-    return lower_vectors(b.finish())
+    i = Var("i")
 
+    def moved(place: Expr, at: Expr, value: Expr) -> Stmt:
+        where = at + place * step
+        return bind_shared([Store(x, (where,), x[where] + value if adds else value)])
 
-def add_rows_kernel(dtype: DType, dense: bool, target: CpuTarget) -> Kernel:
-    """x[o, indices[k], i] += y[o, k, i], where x and indices are dense, and y along i unless all
-    of its row is one element.
-
-    Scalars: extents of o, k, i, that of x in the middle, and the steps of y along o and k.
-    """
-    b = KernelBuilder("add_rows")
-    names = ("outer", "count", "inner", "extent", "outer_step", "row_step")
-    outer, count, inner, extent, outer_step, row_step = [b.scalar(name) for name in names]
-    x, indices = b.arg("x", dtype, (UNBOUNDED,)), b.arg("indices", INT64, (UNBOUNDED,))
-    y = b.arg("y", dtype, (UNBOUNDED,))
-    blocks = ceil_div(inner, ROW_BLOCK)
-    with b.parallel("p", outer * blocks) as p:
-        o, first = b.let("o", p // blocks), b.let("first", p % blocks * ROW_BLOCK)
-        last = b.let("last", binary("min", first + ROW_BLOCK, inner))
-        with b.loop("k", count) as k:
-            row = b.let("row", (o * extent + _within(indices[k], extent)) * inner)
-            start = b.let("start", o * outer_step + k * row_step)
-            i = Var("i")
-            value = y[start + i] if dense else b.let("same", y[start])
-            add = Store(x, (row + i,), x[row + i] + value)
-            b.emit(vector_loop(i, first, last, target.lanes(dtype), add))
+    with b.parallel("p", turns) as p:
+        block, first = b.let("block", p // blocks), b.let("first", p % blocks * ROW_BLOCK)
+        with b.loop("row", rows) as row:
+            if row_step is None:
+                here, there, start = row_starts(b, block * rows + row, extents[:-1], [own[:-1] for own in steps])
+                place = _within(indices[start + i * index_step], extent)
+                b.emit(For(i, extents[-1], moved(place, here + i * x_step, y[there + i * y_step])))
+            else:
+                here, there, start = (b.let("start", block * own[0] + row * own[1]) for own in steps)
+                place = b.let("place", _within(indices[start], extent))
+                value = y[there + i] if row_step else b.let("same", y[there])
+                last = binary("min", first + ROW_BLOCK, extents[-1])
+                b.emit(vector_loop(i, first, last, target.lanes(dtype), moved(place, here + i, value)))
     return lower_vectors(b.finish())
 
 
