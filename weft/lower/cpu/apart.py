@@ -1,4 +1,4 @@
-"""Whether several images are computed one by one, each from the first kernel to the last, or all of them by every kernel.
+"""Whether several images are computed one by one, each from the first kernel to the last, or all by every kernel.
 One by one, what lies between kernels stays in caches, and threads take images of their own; but weights that are used
 once for an image are read for each."""
 
@@ -44,7 +44,7 @@ def _rate(size: int, core: CpuFacts) -> float:
 def _waiting(node: Node, graph: Graph, made: Fact, core: CpuFacts) -> float:
     """Seconds that an image waits for weights, beside what is computed with them."""
     shape = graph.fact(node.inputs[1]).shape
-    if not is_static(shape) or made.shape is None:
+    if not is_static(shape) or not is_static(made.shape):
         return 0.0
     weights, spots = numel(shape), prod(made.shape[2:])
     return max(weights * FLOAT32.itemsize / core.far_rate - 2 * weights * spots / core.flops, 0.0)

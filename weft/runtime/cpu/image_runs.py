@@ -1,4 +1,4 @@
-"""Equal runs of a plan, as for each of some images, that threads share: each run is one thread's, in an arena of its own.
+"""Equal runs of a plan, as for each of some images, that threads share: each is one thread's, in an arena of its own.
 So no thread waits for another between two kernels, and what a kernel reads is in the cache of the core that wrote it.
 
     void weft_runs(ptr buffers, ptr job, i64 first, i64 last)
