@@ -56,6 +56,10 @@ def test_threads_change_no_bit_and_steps_run_again():
     for _ in range(2):
         np.testing.assert_array_equal(step()[0], want)
     assert isinstance(shared.profile(x, rounds=1), Profile)
+    report = shared.report()
+    assert report.images == 5
+    assert len(report.kernels) * 5 == len(shared.program.plan.steps)
+    assert "5 images, one by one" in str(report)
 
 
 def test_a_saved_program_has_its_runs(tmp_path):

@@ -15,7 +15,7 @@ from ...base.stages import decided
 from ...core.graph import Graph
 from ...core.ir import Fact, Node, NodeEntry
 
-WEIGHTED = frozenset("conv1d conv2d conv3d conv2d_transpose dense matmul".split())
+WEIGHTED = frozenset("conv1d conv2d conv3d conv2d_transpose dense".split())
 
 
 def pays_apart(graph: Graph, count: int, inputs: Collection[str], target: CpuTarget) -> bool:
@@ -46,5 +46,6 @@ def _waiting(node: Node, graph: Graph, made: Fact, core: CpuFacts) -> float:
     shape = graph.fact(node.inputs[1]).shape
     if not is_static(shape) or not is_static(made.shape):
         return 0.0
-    weights, spots = numel(shape), prod(made.shape[2:])
+    spots = prod(made.shape[1:-1] if node.op_name == "dense" else made.shape[2:])
+    weights = numel(shape)
     return max(weights * FLOAT32.itemsize / core.far_rate - 2 * weights * spots / core.flops, 0.0)
