@@ -184,7 +184,7 @@ class _Watch:
         shared = id(program.facts)
         now.assembled, passes = next(pair for pair in self._assembled if id(pair[0].program.facts) == shared)
         now.program, now.passes[passes:] = program, []
-        self.made[shared], self._now = now, None
+        self.made[shared], self._now, self._assembled = now, None, []
 
 
 # The compiled program
