@@ -36,7 +36,6 @@ class ElementCosts(NamedTuple):
     scanned: float = 0.4
     scanned_by_functions: float = 5.0
     normed: float = 0.35
-    normed_grad: float = 0.7
     exponential: float = 0.7  # in a row of softmax
     tap: float = 1.0  # of a window that is pooled
     indexed: float = 1.0
