@@ -12,6 +12,7 @@ from math import prod
 from operator import eq
 from typing import Any, NamedTuple
 
+from ..base.dtype import is_float
 from ..te.expr import Const, Expr, Load, Reduce, Var, as_expr
 from ..te.extents import greater, is_open, is_same, lesser
 from ..te.linear import Linear, expression
@@ -47,11 +48,19 @@ class RowResult(NamedTuple):
     adds: bool = False
 
 
-class Rows(NamedTuple):
-    """`kept` axes number the rows, `reduced` ones the elements of a row. Buffers are flat.
+class Columns(NamedTuple):
+    """Sums across rows, which come in parts: of each element over a `block` of turns along the first kept axis, or of
+    each row over its last axis (`runs`). So many, one after the other, add up to each of the outputs."""
 
-    Sums across rows come in parts: of each element over a `block` of turns along the first kept axis, or of each row
-    over its last axis (`runs`). So many, one after the other, add up to each of the outputs in `totals`."""
+    runs: list[tuple[RowStage, RowResult]]
+    block: Any  # None where all rows are turns
+    turn: Var  # the number of a block
+    parts: Any
+    totals: dict[Tensor, Tensor]  # what has the parts, and what they add up to
+
+
+class Rows(NamedTuple):
+    """`kept` axes number the rows, `reduced` ones the elements of a row. Buffers are flat."""
 
     kept: list[Axis]
     reduced: list[Axis]
@@ -59,11 +68,7 @@ class Rows(NamedTuple):
     stages: list[RowStage]
     results: list[RowResult]
     buffers: dict[Tensor, Buffer]
-    runs: list[tuple[RowStage, RowResult]]
-    block: Any  # None where all rows are turns
-    turn: Var  # the number of a block
-    parts: Any
-    totals: dict[Tensor, Tensor]  # what has the parts, and what they add up to
+    columns: Columns | None = None
 
 
 def find_rows(inputs: Sequence[Tensor], outputs: Sequence[Tensor], longest: int) -> Rows | None:
@@ -72,9 +77,11 @@ def find_rows(inputs: Sequence[Tensor], outputs: Sequence[Tensor], longest: int)
     if any(_is(n, 0) for output in outputs for n in output.shape):
         return None
     order = topological(outputs, set(inputs))
-    columns = [tensor for tensor in order if _is_across(tensor, order)]
+    columns = _across(order)
     before = [tensor for tensor in order if tensor.is_reduction and tensor not in columns]
     if not before or not isinstance(before[0].body, Reduce):
+        return None
+    if columns and any(t in columns for tensor in (*before, *columns) for t in reached_tensors(tensor, inputs)):
         return None
     reduced = [axis for axis in before[0].body.axes if not _is(axis.extent, 1)]
     length = prod(axis.extent for axis in reduced)
@@ -90,16 +97,21 @@ def find_rows(inputs: Sequence[Tensor], outputs: Sequence[Tensor], longest: int)
 
 def has_columns(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> bool:
     """Whether reductions go along other axes than the first does."""
-    order = topological(outputs, set(inputs))
-    return any(_is_across(tensor, order) for tensor in order)
+    return bool(_across(topological(outputs, set(inputs))))
 
 
-def _is_across(tensor: Tensor, order: Sequence[Tensor]) -> bool:
-    """Whether a sum goes along other axes than the first reduction."""
-    if not tensor.is_reduction:
-        return False
-    first = next(t for t in order if t.is_reduction)
-    return [_is(n, 1) for n in tensor.shape] != [_is(n, 1) for n in first.shape]
+def _across(order: Sequence[Tensor]) -> list[Tensor]:
+    """The reductions that go along other axes than the first does."""
+    reductions = [tensor for tensor in order if tensor.is_reduction]
+    return [tensor for tensor in reductions if not _alike(tensor.shape, reductions[0].shape)]
+
+
+def _alike(shape: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether the same axes are left, as extents of 1 or not at all."""
+    if len(shape) == len(other):
+        return [_is(n, 1) for n in shape] == [_is(n, 1) for n in other]
+    left, right = ([n for n in extents if not _is(n, 1)] for extents in (shape, other))
+    return len(left) == len(right) and all(map(is_same, left, right))
 
 
 def _is(extent: Any, number: int) -> bool:
@@ -203,7 +215,7 @@ class _Finder:
         reduced = [axis for axis in axes if axis.var in in_row]
         if not self.at and axes[-1] in reduced and 1 not in self.steps:
             raise _Misfit  # columns
-        made = Rows(kept, reduced, axes[-1] in reduced, stages, results, self.buffers, [], None, Var("turn"), 1, {})
+        made = Rows(kept, reduced, axes[-1] in reduced, stages, results, self.buffers)
         if not columns:
             return made
         return self._with_columns(made, [c._replace(value=substitute(c.value, gone)) for c in columns])
@@ -214,7 +226,12 @@ class _Finder:
         """A sum along axes of the elements, whose extents it has as 1."""
         node, places = tensor.body, [place for place, n in enumerate(tensor.shape) if _is(n, 1)]
         assert isinstance(node, Reduce)
-        if node.combiner != "sum" or len(self.at) != tensor.rank or len(places) != len(node.axes):
+        if node.combiner != "sum" or not is_float(tensor.dtype) or len(places) != len(node.axes):
+            raise _Misfit
+        whole = list(tensor.shape)
+        for place, axis in zip(places, node.axes):
+            whole[place] = axis.extent
+        if len(self.at) != tensor.rank or not self._is_whole(whole) or any(axis.turns for axis in node.axes):
             raise _Misfit
         index: dict[Var, Expr] = dict(zip(tensor.axes, self.at))
         index |= {axis.var: self.at[place] for axis, place in zip(node.axes, places)}
@@ -234,21 +251,22 @@ class _Finder:
         if any(column.summed != columns[0].summed for column in columns) or summed != [head][: len(summed) or not runs]:
             raise _Misfit
         block: Any = None if runs else lesser(greater(head.extent // BLOCKS, SHORTEST), LONGEST)
-        first = head if runs else Axis(rows.turn, (head.extent + (block - 1)) // block)
+        turn = Var("turn")
+        first = head if runs else Axis(turn, (head.extent + (block - 1)) // block)
         axes = [first, *rest, *(outer if runs else rows.reduced)]
         place = sum([axis.var * prod([a.extent for a in axes[n + 1 :]]) for n, axis in enumerate(axes)], as_expr(0))
-        totals: dict[Tensor, Tensor] = {}
+        made = Columns([], block, turn, first.extent if summed else 1, {})
         for tensor, value, _ in columns:
             part = Tensor(f"{tensor.name}_parts", tuple([axis.extent for axis in axes]), tensor.dtype)
             rows.buffers[part] = _flat(f"b{len(rows.buffers)}", part)
             result = RowResult(rows.buffers[part], place, value, is_each=not runs, adds=not runs)
             if runs:
                 stage = RowStage(Var(tensor.name, tensor.dtype), "sum", value)
-                rows.runs.append((stage, result._replace(value=stage.result)))
+                made.runs.append((stage, result._replace(value=stage.result)))
             else:
                 rows.results.append(result)
-            totals[part] = self._shown(tensor)
-        return rows._replace(block=block, parts=first.extent if summed else 1, totals=totals)
+            made.totals[part] = self._shown(tensor)
+        return rows._replace(columns=made)
 
     def _shown(self, column: Tensor) -> Tensor:
         """The output that is a column, or shows it without the axes that it goes along."""

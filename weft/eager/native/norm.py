@@ -37,7 +37,7 @@ def _around(x: Array, axis: int) -> Array:
 def _along_one(params: Any) -> Any:
     """The same of data as `_around` gives it. Programs do not depend on momentum."""
     more = {"momentum": 0.0} if isinstance(params, BatchNormAttrs) else {}
-    return replace(params, axis=(1,) if isinstance(params.axis, tuple) else 1, **more)
+    return replace(params, axis=1, **more)
 
 
 def _is_small(x: Array, axis: int) -> bool:
@@ -51,14 +51,6 @@ def run_softmax(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     if _is_small(x, params.axis):
         return None
     return run_generic(op, _along_one(params), [_around(x, params.axis)])[0].reshape(x.shape)
-
-
-@native("l2_normalize", takes=floats)
-def run_l2_normalize(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    (x,) = arrays
-    if len(params.axis) != 1:
-        raise Declined("attributes")
-    return run_generic(op, _along_one(params), [_around(x, *params.axis)])[0].reshape(x.shape)
 
 
 # Cross entropy

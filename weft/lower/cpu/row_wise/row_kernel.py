@@ -29,7 +29,7 @@ from ...axes import Axis
 from ...chunks import in_chunks
 from ...group import LoweredKernel, Temporary, joined_tensors, kernel_name, tensors_of
 from ...long_sums import finished
-from ...rows import RowResult, Rows, RowStage, find_rows, has_columns
+from ...rows import Columns, RowResult, Rows, RowStage, find_rows, has_columns
 from ...stages import stages
 from ..nest import lane_loop
 from ..nests.hoist import vector_loop
@@ -87,34 +87,35 @@ def _in_rows(
     rows = find_rows(inputs, outputs, target.caches[1])
     if rows is None:
         return []
-    places |= {part: Temporary(len(places) + n, part.shape, part.dtype) for n, part in enumerate(rows.totals)}
+    totals = rows.columns.totals if rows.columns is not None else {}
+    places |= {part: Temporary(len(places) + n, part.shape, part.dtype) for n, part in enumerate(totals)}
     kernel = _RowKernel(name, rows, target).kernel()
     made = [LoweredKernel(kernel, tuple([places[tensor] for tensor in rows.buffers]), _work(rows))]
-    if rows.totals:
-        ends = (*rows.totals, *rows.totals.values())
-        added = _totals_kernel(f"{name}_totals", rows, target)
+    if rows.columns is not None:
+        ends = (*totals, *totals.values())
+        added = _with_equal(_totals_kernel(f"{name}_totals", rows.columns, target), rows)
         made.append(LoweredKernel(added, tuple([places[tensor] for tensor in ends]), prod(ends[0].shape) * len(ends)))
     return made
 
 
-def _totals_kernel(name: str, rows: Rows, target: CpuTarget) -> Kernel:
+def _totals_kernel(name: str, columns: Columns, target: CpuTarget) -> Kernel:
     """Adds up parts that lie one after the other, neighbours in lanes."""
-    b, first = KernelBuilder(name), next(iter(rows.totals))
-    parts = [b.arg("part", part.dtype, (prod(part.shape),)) for part in rows.totals]
-    width, lanes = prod(rows.totals[first].shape), target.lanes(first.dtype)
-    results = [b.arg("total", total.dtype, (width,)) for total in rows.totals.values()]
+    b, first = KernelBuilder(name), next(iter(columns.totals))
+    parts = [b.arg("part", part.dtype, (prod(part.shape),)) for part in columns.totals]
+    width, lanes = prod(columns.totals[first].shape), target.lanes(first.dtype)
+    results = [b.arg("total", total.dtype, (width,)) for total in columns.totals.values()]
     with b.parallel("p", (width + (lanes - 1)) // lanes) as p, b.vector("lane", lanes) as lane:
         j = p * lanes + lane
         with b.when(j < width):
             sums = [b.alloc("sum", FLOAT64, (), scope="register") for _ in parts]
             for total in sums:
                 b.store(total, (), 0)
-            with b.loop("part", rows.parts) as number:
+            with b.loop("part", columns.parts) as number:
                 for part, total in zip(parts, sums):
                     b.store(total, (), total[()] + cast(part[number * width + j], FLOAT64))
             for total, result in zip(sums, results):
                 b.store(result, j, cast(total[()], result.dtype))
-    return _with_equal(finished(b.finish()), rows)
+    return finished(b.finish())
 
 
 def _with_equal(kernel: Kernel, rows: Rows) -> Kernel:
@@ -138,24 +139,26 @@ class _RowKernel:
     def __init__(self, name: str, rows: Rows, target: CpuTarget) -> None:
         self.b, self.rows = KernelBuilder(name), rows
         self.vars = [axis.var for axis in rows.reduced]
-        self.lanes = min(target.lanes(dtype) for dtype in self._dtypes())
         self.is_open = any(is_open(axis.extent) for axis in rows.reduced)
         self.known: dict[Var, Expr] = {}  # indices of the row, results of its reductions
         intern = Interner()
         self.stages = [stage._replace(body=intern(stage.body)) for stage in rows.stages]
         self.results = [result._replace(value=intern(result.value)) for result in rows.results]
-        self.runs = [(stage._replace(body=intern(stage.body)), result) for stage, result in rows.runs]
+        runs = rows.columns.runs if rows.columns is not None else []
+        self.runs = [(stage._replace(body=intern(stage.body)), result) for stage, result in runs]
         self.each = [result for result in self.results if result.is_each]
         nodes = {id(node) for node in postorder([result.value for result in self.each])}
         again = [stage for stage in self.stages if id(stage.body) in nodes and _calls(stage.body)]
         self.saving = again[-1] if again else None  # whose exponentials the elements need again
         self.saved: Buffer | None = None
         self.cached, self.lane = target.caches[1], tuple[Expr, ...]()
+        self.lanes = min(target.lanes(dtype) for dtype in self._dtypes())
 
     def kernel(self) -> Kernel:
         b, kept = self.b, self.rows.kept
-        if self.rows.block is not None:
-            return self._in_blocks()
+        columns = self.rows.columns
+        if columns is not None and columns.block is not None:
+            return self._in_blocks(columns)
         inner = None if self.rows.in_row else kept[-1]
         outer = kept if inner is None else kept[:-1]
         blocks = 1 if inner is None else (inner.extent + (self.lanes - 1)) // self.lanes
@@ -170,12 +173,12 @@ class _RowKernel:
                 self._neighbours(inner, b.let("block", p % blocks))
         return self._finished()
 
-    def _in_blocks(self) -> Kernel:
+    def _in_blocks(self, columns: Columns) -> Kernel:
         """Turns that go through some rows, and add up what those have in common."""
-        b, block, (head, *inner) = self.b, self.rows.block, self.rows.kept
+        b, block, (head, *inner) = self.b, columns.block, self.rows.kept
         width = prod(axis.extent for axis in (*inner, *self.rows.reduced))
         with b.parallel("p", (head.extent + (block - 1)) // block) as p:
-            self.known[self.rows.turn], j = p, Var("j")
+            self.known[columns.turn], j = p, Var("j")
             own = [result.buffer for result in self.each if result.adds]
             zeros = [Store(buffer, (p * width + j,), const(0, buffer.dtype)) for buffer in own]
             b.emit(lane_loop(j, 0, width, self.lanes, Seq(tuple(zeros))))
@@ -190,7 +193,7 @@ class _RowKernel:
 
     def _dtypes(self) -> list[DType]:
         """Of what each turn reads and writes."""
-        stages = [*self.rows.stages, *(stage for stage, _ in self.rows.runs)]
+        stages = [*self.rows.stages, *(stage for stage, _ in self.runs)]
         bodies = [*(stage.body for stage in stages), *(result.value for result in self.rows.results)]
         read = [load for body in bodies for load in loads(body) if not (self.rows.in_row and free_of(load, self.vars))]
         written = [result.buffer.dtype for result in self.rows.results if result.is_each]
