@@ -42,6 +42,15 @@ def test_small_tensors_need_no_llvm_and_large_ones_do():
     assert child(code).splitlines() == ["True False False", "True True True"]
 
 
+def test_a_first_tensor_loads_neither_the_loop_language_nor_the_pool_nor_archives():
+    late = "te.loops te.build base.plan runtime.cpu.pool eager.archive eager.transforms".split()
+    code = (
+        f"import sys, weft; weft.tensor([1.0]); print([m for m in {late} if f'weft.{{m}}' in sys.modules]);"
+        "print(weft.save.__name__, weft.vmap.__name__, weft.te.KernelBuilder.__name__, weft.pi)"
+    )
+    assert child(code).splitlines() == ["[]", "save vmap KernelBuilder 3.141592653589793"]
+
+
 def test_every_public_name_is_there():
     for module in (weft, weft.compiler, weft.runtime):
         for name in module.__all__:

@@ -125,7 +125,8 @@ def _of_tensors(name: str) -> Any:
     """A name of PyTorch's vocabulary: a function of the table, a class, a dtype; or an operator
     of the user's own, which is a function of tensors and symbols."""
     if name in TENSOR_NAMES:
-        return import_module(".eager.torch_core.public_names", __name__).NAMES[name]
+        found = import_module(".eager.torch_core.public_names", __name__).NAMES
+        return found[name] if name in found else import_module(".eager.torch_core.extra_names", __name__).LEAVES[name]
     if name in _users_operators():
         return import_module(".core.op", __name__).Op.get(name)
     raise AttributeError(f"module 'weft' has no attribute {name!r}")

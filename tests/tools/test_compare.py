@@ -19,6 +19,7 @@ from weft.core.passes import _passes, register_pass
 from weft.core.walk import rewrite
 from weft.lower.lowering import Lowering
 from weft.passes import pipeline
+from weft.te import is_open
 from weft.tools.bisect import bisect_model
 from weft.tools.compare import compare_model
 from weft.tools.differences import difference_of
@@ -36,13 +37,14 @@ def fresh_kernels():
     forget_groups()
 
 
-def lowered_as(right, name, other, least):
+def lowered_as(right, name, other, least, only_open=False):
     """A lowering in which groups of at least so many nodes that end in an operator are taken for groups that end in
     another."""
 
     def lower(self, group, fact, target, strides=None):
         node, result = group.nodes[-1], group.outputs[-1]
-        if node.op_name != name or len(group.nodes) < least:
+        spared = only_open and not any(map(is_open, fact(result).shape))
+        if node.op_name != name or len(group.nodes) < least or spared:
             return right(self, group, fact, target, strides)
         kept = {key: node.attrs[key] for key in ("pool_size", "strides", "padding", "layout") if key in node.attrs}
         swapped = type(node)(weft.Op.get(other), node.name, kept, node.inputs)
@@ -60,6 +62,12 @@ def lowered_as(right, name, other, least):
 def wrong_kernel(monkeypatch, fresh_kernels):
     """Kernels of max_pool2d take averages."""
     monkeypatch.setattr(Lowering, "lower", lowered_as(Lowering.lower, "max_pool2d", "avg_pool2d", 1))
+
+
+@pytest.fixture
+def wrong_open_kernel(monkeypatch, fresh_kernels):
+    """The same, but only of kernels that serve many sizes."""
+    monkeypatch.setattr(Lowering, "lower", lowered_as(Lowering.lower, "max_pool2d", "avg_pool2d", 1, only_open=True))
 
 
 @pytest.fixture
@@ -146,8 +154,20 @@ def test_a_wrong_pass_is_found_by_name(wrong_pass):
     assert "layer6" in found.blame.nodes
 
 
+def test_what_is_compared_is_what_compile_gives(wrong_open_kernel):
+    """The program with open sizes, unless shapes are given."""
+    x = np.random.default_rng(0).standard_normal((3, 1, 8, 8)).astype("float32")
+    static, opened = (weft.compile(DIGITS, shape=shape).run({"input": x})[0] for shape in ({"input": x.shape}, None))
+    assert np.abs(static - opened).max() > 1e-2
+    for options in ({}, {"inputs": {"input": x}}, {"shape": {"input": (None, 1, 8, 8)}}):
+        found = compare_model(DIGITS, **options)
+        assert (found.blame.kind, found.blame.nodes) == ("kernel", ("layer6",))
+    assert compare_model(DIGITS, shape={"input": x.shape}).ok
+
+
 PLANTED = {
     "wrong_kernel": ("layer6",),
+    "wrong_open_kernel": ("layer6",),
     "wrong_fused_kernel": ("layer1", "layer2"),  # relu alone has no such kernel
     "wrong_pass": ("layer6",),
 }
@@ -260,6 +280,23 @@ def test_open_sizes_are_those_of_the_inputs(shape):
     assert found.ok, found
     assert found.layers[-1].output == "float32[11, 4]"
     assert compare_model(onnx_model(text), shape=shape).ok  # likely ones, where none are given
+
+
+def test_attributes_that_hold_open_sizes():
+    """A shape that is computed of others, in an attribute; halves of an axis, whose extents are no names."""
+    text = """m (float[n, 6, s] x) => (float[n, k] y) {
+        size = Shape<start=0, end=1>(x)
+        rest = Constant<value_ints=[-1]>()
+        want = Concat<axis=0>(size, rest)
+        pooled = MaxPool<kernel_shape=[2], strides=[2]>(x)
+        flat = Reshape(pooled, want)
+        y = Softmax(flat)
+    }"""
+    x = np.random.default_rng(0).standard_normal((3, 6, 10)).astype("float32")
+    found = compare_model(onnx_model(text), inputs={"x": x})
+    assert found.ok, found
+    assert found.layers[-1].output == "float32[3, 30]"
+    assert weft.compile(onnx_model(text)).run({"x": x})[0].shape == (3, 30)
 
 
 def test_what_cannot_be_walked_says_why():

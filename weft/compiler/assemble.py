@@ -539,6 +539,7 @@ class _Assembler:
         slots, refs, arena_bytes = self.places.plan(Device(self.target.kind))
         self._check_memory(typical(arena_bytes))
         steps = tuple(make(refs) for make in self.steps)
+        strides = self._strides(self.placing.parts)
         table = None if self.sizes is None else self.sizes.trace.table()
         plan = ExecPlan(steps, slots, as_number(arena_bytes), table)
         program = Program(
@@ -558,7 +559,6 @@ class _Assembler:
             () if self.sizes is None else self.sizes.places(self.specs[name] for name in self.inputs),
         )
         constants = {node.name: value for node, value in zip(self.constants, self.values)}
-        strides = self._strides(self.placing.parts)
         return Assembled(program, self.graph, constants, tuple(self.made), tuple(self.marks), refs, strides)
 
     def _planned(self, spec: TensorSpec) -> TensorSpec:

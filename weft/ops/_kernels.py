@@ -19,11 +19,9 @@ from typing import Any, NamedTuple
 from .. import te
 from ..base.dtype import FLOAT32, INT32, INT64, DType, is_float
 from ..base.shape import normalize_axis
-from ..te.expr import Const, as_expr
-from ..te.extents import stays_open
 
 Spec = tuple[tuple[int, ...], DType]
-Written = tuple[te.Kernel, tuple[int, ...], int]
+Written = tuple["te.Kernel", tuple[int, ...], int]
 VECTOR = 16  # elements that a loop over rows takes at once, where they divide the rows
 CHUNK = 4096  # elements that a thread clears at a time
 PART = 512  # elements of rows that it adds
@@ -63,7 +61,7 @@ class Rows(NamedTuple):
     @property
     def block(self) -> int:
         """The elements of a row that one thread takes at a time; one where their number is to stay open."""
-        if stays_open(self.inner):
+        if te.stays_open(self.inner):
             return 1
         if self.inner % VECTOR == 0:
             return VECTOR
@@ -95,7 +93,7 @@ def unravelled(flat: te.Expr, shape: Sequence[int]) -> list[te.Expr]:
 def read_stretched(buffer: te.Buffer, at: Sequence[te.Expr]) -> te.Expr:
     """Reads memory that broadcasts, where an output of larger or equal rank has these indices."""
     inner = at[len(at) - len(buffer.shape) :]
-    is_one = [isinstance(n, Const) and n.value == 1 for n in buffer.shape]
+    is_one = [isinstance(n, te.Const) and n.value == 1 for n in buffer.shape]
     return buffer[tuple(0 if one else i for i, one in zip(inner, is_one))]
 
 
@@ -173,7 +171,7 @@ def _each(b: te.KernelBuilder, first: te.Expr, end: int, most: int, write: Calla
     if end == 1:
         write(first)
         return
-    count = b.let("count", te.min(as_expr(end) - first, most))
+    count = b.let("count", te.min(te.as_expr(end) - first, most))
     full = b.let("full", count // VECTOR)
     with b.loop("turn", full) as turn, b.vector("lane", VECTOR) as lane:
         write(first + turn * VECTOR + lane)

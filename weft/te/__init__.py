@@ -3,153 +3,37 @@
 An operator's body is written with the names exported here:
 
     te.compute(x.shape, lambda *i: te.max(x[i], 0))
+
+Names load when they are first used: operators are known before one of them is compiled.
 """
 
-from .build import KernelBuilder
-from .expr import (
-    Expr,
-    ExprLike,
-    ReduceAxis,
-    Var,
-    all_of,
-    as_expr,
-    binary,
-    call,
-    cast,
-    compare,
-    const,
-    maximum,
-    minimum,
-    select,
-)
-from .intrinsics import (
-    abs,
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    ceil,
-    cos,
-    cosh,
-    dot_bytes,
-    dot_pairs,
-    erf,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    fma,
-    fmod,
-    isfinite,
-    isinf,
-    isnan,
-    log,
-    log1p,
-    log2,
-    log10,
-    logical_not,
-    max,
-    min,
-    pow,
-    round,
-    rsqrt,
-    sigmoid,
-    sin,
-    sinh,
-    sqrt,
-    tan,
-    tanh,
-    tf32_rest,
-    trunc,
-)
-from .loops import Buffer, Kernel, Stmt, buffer
-from .printer import show
-from .reducers import all, any, max_of, min_of, prod, reduce, sum
-from .tensor import Tensor, compute, placeholder, read_or, reduce_axis
-from .visit import same
+from importlib import import_module
+from typing import Any
 
-__all__ = [
-    # tensors
-    "Tensor",
-    "placeholder",
-    "compute",
-    "read_or",
-    "reduce_axis",
-    "ReduceAxis",
-    "reduce",
-    "sum",
-    "prod",
-    "max_of",
-    "min_of",
-    "any",
-    "all",
-    # expressions
-    "Expr",
-    "ExprLike",
-    "Var",
-    "as_expr",
-    "const",
-    "cast",
-    "select",
-    "binary",
-    "compare",
-    "call",
-    "max",
-    "min",
-    "maximum",
-    "minimum",
-    "all_of",
-    "logical_not",
-    "same",
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log2",
-    "log10",
-    "log1p",
-    "sqrt",
-    "rsqrt",
-    "pow",
-    "fma",
-    "tanh",
-    "tf32_rest",
-    "sigmoid",
-    "erf",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "atan2",
-    "sinh",
-    "cosh",
-    "dot_bytes",
-    "dot_pairs",
-    "asinh",
-    "acosh",
-    "atanh",
-    "fmod",
-    "abs",
-    "floor",
-    "ceil",
-    "trunc",
-    "round",
-    "isnan",
-    "isinf",
-    "isfinite",
-    # loops
-    "KernelBuilder",
-    "Kernel",
-    "Buffer",
-    "Stmt",
-    "buffer",
-    "show",
-]
+_HOMES = {
+    "build": "KernelBuilder",
+    "expr": "Const Expr ExprLike ReduceAxis Var all_of as_expr binary call cast compare const maximum minimum select",
+    "extents": "greater is_open is_same lesser stays_open",
+    "intrinsics": (
+        "abs acos acosh asin asinh atan atan2 atanh ceil cos cosh dot_bytes dot_pairs erf exp exp2 expm1 "
+        "floor fma fmod isfinite isinf isnan log log1p log2 log10 logical_not max min pow round rsqrt "
+        "sigmoid sin sinh sqrt tan tanh tf32_rest trunc"
+    ),
+    "loops": "Buffer Kernel Stmt buffer",
+    "printer": "show",
+    "reducers": "all any max_of min_of prod reduce sum",
+    "tensor": "Tensor compute placeholder read_or reduce_axis",
+    "visit": "masked_load same",
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+__all__ = list(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'weft.te' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    return value
 
 
 def __dir__() -> list[str]:

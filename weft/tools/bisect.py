@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.errors import Error
+from ..base.extents import names_of
 from ..base.param_dict import save_param_dict
 from ..base.shown import Shown
 from ..compiler.model import opened
@@ -20,8 +21,10 @@ from ..core.graph import Graph
 from ..core.ir import Node, NodeEntry
 from ..core.json_save import graph_to_json
 from ..core.symbol import Symbol, Variable
+from ..core.symbolic import bound_symbol, names_in
 from ..runtime.program import Array
-from .compare import TOLERANCE, Blame, Comparison, closed_model, compared, graph_outputs, joined
+from .call_sizes import CallSizes
+from .compare import TOLERANCE, Blame, Comparison, compared, graph_outputs, joined, model_and_inputs
 from .differences import difference_of
 from .model_files import Shapes
 from .progress import Stages
@@ -33,12 +36,20 @@ MOST_TRIES = 200
 
 
 class Cut(NamedTuple):
-    """Some nodes of a model as a model: values that they read are inputs, weights parameters."""
+    """Some nodes of a model as a model: values that they read are inputs, weights parameters. Dimensions of the inputs
+    have names where the model leaves them open."""
 
     nodes: tuple[str, ...]
     symbol: Symbol
     params: dict[str, Array]
     inputs: dict[str, Array]
+    shapes: dict[str, tuple[int | str, ...]]
+
+    @property
+    def names(self) -> dict[str, int]:
+        """What the names of dimensions stand for."""
+        pairs = [pair for name, dims in self.shapes.items() for pair in zip(dims, self.inputs[name].shape)]
+        return {dim: size for dim, size in pairs if isinstance(dim, str)}
 
     def __repr__(self) -> str:
         return f"Cut({', '.join(self.nodes)})"
@@ -93,7 +104,7 @@ def bisect_model(
     True
     """
     stages = stages or Stages()
-    source, feed = closed_model(model, inputs, shape, params, threads, opt_level, seed, stages)
+    source, feed = model_and_inputs(model, inputs, shape, params, threads, opt_level, seed, stages)
     name = Path(model).name if isinstance(model, (str, Path)) else type(model).__name__
     parts: list[Comparison] = []
     wrong: list[tuple[Compilation, dict[str, Array]]] = []  # the first program that is, and what it ran on
@@ -127,10 +138,10 @@ def smallest_cut(
         if tries >= MOST_TRIES:
             return None
         stages.progress(tries, MOST_TRIES)
-        cut = _cut(found, feed, region)
-        relative = off_by(cut, opt_level)
-        if not relative <= tolerance:
-            return cut, relative
+        for cut in _cuts(found, feed, region):
+            relative = off_by(cut, opt_level)
+            if not relative <= tolerance:
+                return cut, relative
     return None
 
 
@@ -170,43 +181,70 @@ def _before(end: Node) -> list[Node]:
     return order
 
 
-def _cut(found: Compilation, feed: Mapping[str, Array], region: Sequence[Node]) -> Cut:
+def _cuts(found: Compilation, feed: Mapping[str, Array], region: Sequence[Node]) -> Iterator[Cut]:
+    """Some nodes as a model: one that is as open as they are, as other kernels may serve open sizes, and one for the
+    sizes at hand."""
     inside = set(region)
     order = [node for node in found.graph.indexed.nodes if node in inside]
     border = dict.fromkeys(entry for node in order for entry in node.inputs if entry.node not in inside)
     outside = [entry for entry in border if entry.node.name not in found.params or entry.node.op is not None]
     values = _values(found, feed, outside)
+    numbers = {entry: tuple(value.shape) for entry, value in values.items()}
+    named = _named_dims(found, outside)
+    if named != numbers and names_in(order) <= {dim for dims in named.values() for dim in dims}:
+        yield _cut(found, order, region[0], values, named, {})
+    yield _cut(found, order, region[0], values, numbers, found.sizes.names)
+
+
+def _named_dims(found: Compilation, entries: Sequence[NodeEntry]) -> dict[NodeEntry, tuple[int | str, ...]]:
+    """The shapes of entries, with names for what is open: those of the model, and others for what follows from them."""
+    others: dict[str, str] = {}
+
+    def named(dim: Any) -> Any:
+        if not isinstance(dim, str) or names_of(dim) == {dim}:
+            return dim
+        return others.setdefault(dim, f"size{len(others)}")
+
+    return {entry: tuple(map(named, found.graph.fact(entry).shape or ())) for entry in entries}
+
+
+def _cut(
+    found: Compilation,
+    order: Sequence[Node],
+    end: Node,
+    values: Mapping[NodeEntry, Array],
+    dims: Mapping[NodeEntry, tuple[int | str, ...]],
+    bound: Mapping[str, int],
+) -> Cut:
     made: dict[NodeEntry, NodeEntry] = {}
     inputs: dict[str, Array] = {}
-    for number, entry in enumerate(outside):
-        fact = found.graph.fact(entry)
-        name = f"x{number}"
-        inputs[name] = values[entry].astype(fact.dtype)
-        made[entry] = Variable(name, shape=inputs[name].shape, dtype=str(fact.dtype)).outputs[0]
+    shapes: dict[str, tuple[int | str, ...]] = {}
+    for number, (entry, value) in enumerate(values.items()):
+        dtype, name = found.graph.fact(entry).dtype, f"x{number}"
+        inputs[name], shapes[name] = value.astype(dtype), dims[entry]
+        made[entry] = Variable(name, dtype=str(dtype)).outputs[0]
     for node in order:
         copy = node.copy_with([made.get(entry, entry) for entry in node.inputs])
         made.update({NodeEntry(node, index): NodeEntry(copy, index) for index in range(node.num_outputs)})
-    end = region[0]
-    symbol = Symbol([made[NodeEntry(end, index)] for index in range(end.num_visible_outputs)])
+    symbol = bound_symbol(Symbol([made[NodeEntry(end, index)] for index in range(end.num_visible_outputs)]), bound)
     names = set(symbol.list_input_names())
     params = {name: value for name, value in found.params.items() if name in names}
-    return Cut(tuple(node.name for node in order), symbol, params, inputs)
+    return Cut(tuple(node.name for node in order), symbol, params, inputs, shapes)
 
 
 def _values(found: Compilation, feed: Mapping[str, Array], entries: Sequence[NodeEntry]) -> dict[NodeEntry, Array]:
     """What the nodes of a cut read, by references."""
     graph = Graph(entries, facts=found.graph.facts) if entries else found.graph
-    reference = Reference(graph, {**found.params, **feed}, Counter(entries))
+    reference = Reference(graph, {**found.params, **feed}, Counter(entries), found.sizes)
     return {entry: reference.value(entry) for entry in entries}
 
 
 def off_by(cut: Cut, opt_level: int = 3) -> float:
     """How far a cut that is compiled alone is from its reference, as a part of the largest magnitude."""
-    shapes = {name: value.shape for name, value in cut.inputs.items()}
     try:
-        model = opened((cut.symbol, cut.params), shape=shapes, opt_level=opt_level)
+        model = opened((cut.symbol, cut.params), shape=cut.shapes, opt_level=opt_level)
         given = model.run(cut.inputs)
-        wanted = graph_outputs(model.graph, {**cut.params, **cut.inputs})
+        wanted = graph_outputs(model.graph, {**cut.params, **cut.inputs}, CallSizes(cut.names, ()))
     except Error:
         return 0.0  # what does not compile alone shows nothing
     return max((difference_of(a, b).relative for a, b in zip(given, wanted)), default=0.0)
@@ -230,8 +268,11 @@ import numpy as np
 import weft
 from weft.core.interpret import evaluate
 from weft.core.json_load import graph_from_json
+from weft.core.symbolic import bound_symbol
 
 HERE = Path(__file__).parent
+SHAPES = {shapes!r}
+NAMES = {names!r}  # what open dimensions are here
 TOLERANCE = {tolerance!r}
 
 
@@ -240,10 +281,11 @@ def main():
     params = {{name: value.numpy() for name, value in weft.load_param_dict((HERE / "params.bin").read_bytes()).items()}}
     with np.load(HERE / "inputs.npz") as file:
         inputs = dict(file)
-    model = weft.compile((symbol, params), shape={{n: v.shape for n, v in inputs.items()}}, opt_level={opt_level})
+    model = weft.compile((symbol, params), shape=SHAPES, opt_level={opt_level})
     double = {{n: v.astype("float64") if v.dtype.kind == "f" else v for n, v in {{**params, **inputs}}.items()}}
+    results = evaluate(bound_symbol(symbol, NAMES), double)
     worst = 0.0
-    for name, got, wanted in zip(model.outputs, model.run(inputs), evaluate(symbol, double)):
+    for name, got, wanted in zip(model.outputs, model.run(inputs), results):
         off = np.nan_to_num(np.abs(got.astype("float64") - wanted), nan=np.inf).max(initial=0.0)
         relative = off / (np.abs(wanted).max(initial=0.0) or 1.0)
         print(f"{{name}}: off by {{off:.3g}}, {{relative:.3g}} of the largest magnitude")
@@ -268,6 +310,8 @@ def write_repro(folder: Path, cut: Cut, blame: Blame, tolerance: float, opt_leve
         title=title,
         count=len(cut.nodes),
         nodes=re.sub(r'[\\"{}]', "", ", ".join(cut.nodes)),
+        shapes=cut.shapes,
+        names=cut.names,
         tolerance=tolerance,
         opt_level=opt_level,
     )

@@ -20,9 +20,10 @@ from ..compiler.model import CompiledModel
 from ..core.graph import Graph
 from ..core.ir import Node, NodeEntry
 from ..runtime.program import Array
+from .call_sizes import CallSizes
 from .differences import Difference, difference_of
-from .inputs import complete_inputs, likely_shapes
-from .model_files import Shapes, arrays_of, open_model
+from .inputs import complete_inputs
+from .model_files import Shapes, arrays_of, model_as_read
 from .onnx_values import OrtValues
 from .progress import Stages
 from .values import Compilation, KeptValues, Reference, Walked, group_reference, plain_forms, visit_programs, walked
@@ -176,7 +177,7 @@ def compare_model(
     if ref not in REFERENCES:
         raise InvalidValue(f"reference {ref!r}", why="there are " + ", ".join(REFERENCES))
     stages = stages or Stages()
-    source, feed = closed_model(model, inputs, shape, params, threads, opt_level, seed, stages, precision)
+    source, feed = model_and_inputs(model, inputs, shape, params, threads, opt_level, seed, stages, precision)
     with ExitStack() as stack:
         beside: SourceValues | None = None
         if other is not None or ref == "fp32":
@@ -200,7 +201,7 @@ def _title(model: Any) -> str:
     return Path(model).name if isinstance(model, (str, Path)) else type(model).__name__
 
 
-def closed_model(
+def model_and_inputs(
     model: Any,
     inputs: Mapping[str, Any] | None,
     shape: Shapes | None,
@@ -211,17 +212,13 @@ def closed_model(
     stages: Stages,
     precision: str = "fp32",
 ) -> tuple[CompiledModel, dict[str, Array]]:
-    """A model whose open sizes are those of the inputs, with code for these alone, and arrays for all of its inputs."""
+    """A model as `weft.compile` gives it, open where its shapes are and none are given, and arrays for all of its
+    inputs: of likely sizes where nothing tells them."""
     stages.begin("compile")
     arrays = arrays_of(model, inputs or {}, shape or {}, params)
-    known = {**(shape or {}), **{name: array.shape for name, array in arrays.items()}}
-    source = open_model(model, known, params, threads, opt_level, "always", arrays, precision=precision).model
-    likely = likely_shapes(source.inputs)  # of those that were said to be open
-    if likely:
-        source = open_model(
-            model, {**known, **likely}, params, threads, opt_level, "always", arrays, precision=precision
-        ).model
-    return source, complete_inputs(source.inputs, arrays, {**known, **likely}, seed)
+    how: dict[str, Any] = {"threads": threads, "opt_level": opt_level, "precision": precision}
+    source = model_as_read(model, shape, params, arrays, **how)
+    return source, complete_inputs(source.inputs, arrays, shape, seed)
 
 
 def joined(parts: Sequence[Comparison], name: str, ref: str, tolerance: float) -> Comparison:
@@ -278,8 +275,9 @@ class _Walk:
         theirs = Counter([entry for entries in self.candidates.values() for entry in entries])
         theirs.update(found.graph.outputs)
         values = {**found.params, **feed}
-        self.passed = Reference(self.graph, {**found.assembled.constants, **feed}, own, double)
-        self.model: SourceValues = beside or Reference(found.graph, values, theirs, double)
+        constants = {**found.assembled.constants, **feed}
+        self.passed = Reference(self.graph, constants, own, found.sizes, double)
+        self.model: SourceValues = beside or Reference(found.graph, values, theirs, found.sizes, double)
         self.exact = beside is None
         self.last: dict[NodeEntry, Array] = {}  # values that are outputs, as the program gave them
         self.kept = set(outputs)
@@ -319,7 +317,7 @@ class _Walk:
             tuple(kernel.name for kernel in done.kernels),
             tuple(node.op_name for node in done.group.nodes),
             tuple(node.name for node in nodes),
-            f"{fact.dtype}{list(fact.shape or ())}",
+            f"{fact.dtype}{list(self.found.sizes.shape(fact))}",
             None if counterpart is None else counterpart.name,
             found,
             own,
@@ -329,7 +327,7 @@ class _Walk:
     def _own(self, done: Walked, entry: NodeEntry) -> float | None:
         """What the kernels of a group add to what they were given."""
         try:
-            wanted = group_reference(done.group, done.read).get(entry)
+            wanted = group_reference(done.group, done.read, self.found.sizes).get(entry)
         except Error:
             return None
         return None if wanted is None else difference_of(done.read(entry), wanted).relative
@@ -418,11 +416,11 @@ def _lost(layers: Sequence[Layer]) -> tuple[str, ...]:
 
 def blamed_pass(found: Compilation, feed: Mapping[str, Array], tolerance: float) -> str | None:
     """The first pass after which the graph gives other outputs than the model, by references."""
-    wanted = graph_outputs(found.graph, {**found.params, **feed})
+    wanted = graph_outputs(found.graph, {**found.params, **feed}, found.sizes)
     for run in found.passes:
         if run.after is run.before:
             continue
-        values = graph_outputs(run.after, {**run.constants, **feed})
+        values = graph_outputs(run.after, {**run.constants, **feed}, found.sizes)
         for value, right in zip(values, wanted):
             forms = plain_forms(value, right.shape)  # between two passes outputs may be stored by blocks
             if not any(difference_of(form, right).relative <= tolerance for form in forms):
@@ -430,9 +428,9 @@ def blamed_pass(found: Compilation, feed: Mapping[str, Array], tolerance: float)
     return None
 
 
-def graph_outputs(graph: Graph, values: Mapping[str, Array]) -> list[Array]:
+def graph_outputs(graph: Graph, values: Mapping[str, Array], sizes: CallSizes) -> list[Array]:
     """The outputs of a graph by references in double precision."""
-    reference = Reference(graph, values, Counter(graph.outputs))
+    reference = Reference(graph, values, Counter(graph.outputs), sizes)
     return [reference.value(entry) for entry in graph.outputs]
 
 
@@ -457,7 +455,7 @@ def _other_values(
     other: Any, params: Path | str | None, feed: Mapping[str, Array], threads: int | None, opt_level: int, folder: Path
 ) -> SourceValues:
     shapes = {name: array.shape for name, array in feed.items()}
-    source = open_model(other, shapes, params, threads, opt_level, "always", feed).model
+    source = model_as_read(other, shapes, params, feed, threads=threads, opt_level=opt_level)
     missing = [spec.name for spec in source.inputs if spec.name not in feed]
     if missing:
         raise InvalidValue(
@@ -470,7 +468,8 @@ def _other_values(
             for entry in done.group.outputs:
                 origin = found.sources(entry.node)[-1]
                 fact = found.graph.fact(NodeEntry(origin)) if origin in found.graph.indexed.node_id else None
-                forms = [] if fact is None or fact.shape is None else plain_forms(done.read(entry), fact.shape)
+                shape = None if fact is None or fact.shape is None else found.sizes.shape(fact)
+                forms = [] if shape is None else plain_forms(done.read(entry), shape)
                 if forms:
                     kept.keep(f"{origin.name}:{entry.index}", forms[0])
 

@@ -19,6 +19,7 @@ from ..eager.functions.all import FUNCTIONS, TABLE
 from ..eager.functions.table import Row, summary
 from ..eager.tensor import types
 from ..eager.tensor.tensor import Tensor
+from ..eager.torch_core.extra_names import LEAVES
 from ..eager.torch_core.public_names import NAMES
 
 _PACKAGE: Any = sys.modules[(__package__ or "").partition(".")[0]]  # where the lazy names are listed
@@ -130,7 +131,7 @@ def _named(default: Any) -> Any:
 
 def table_of_names() -> str:
     """A module with the names that `weft` has for tensors, to be known before any of them loads."""
-    lines = textwrap.wrap(" ".join(sorted(NAMES)), 96)
+    lines = textwrap.wrap(" ".join(sorted({**LEAVES, **NAMES})), 96)
     head = f'"""The names of weft for tensors ({WROTE})."""'
     table = ["TENSOR_NAMES = frozenset(", '    """', *lines, '    """.split()', ")"]
     return "\n".join([head, "", *table, ""])
@@ -151,7 +152,7 @@ def package_stub() -> str:
         "from .version import __version__ as __version__",
     ]
     lines += [f"from .{p} import {n} as {n}" for n, p in _PACKAGE._NAMES.items() if n != "nd"]
-    others = {n: v for n, v in NAMES.items() if n not in FUNCTIONS["weft"] and n != "Tensor"}
+    others = {n: v for n, v in {**LEAVES, **NAMES}.items() if n not in FUNCTIONS["weft"] and n != "Tensor"}
     lines += list(_imported(others))
     lines += ["", "NNVMError = Error", "", *_class_stub(), ""]
     lines += [_function_stub(name, call) for name, call in sorted(FUNCTIONS["weft"].items())]

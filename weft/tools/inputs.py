@@ -103,14 +103,16 @@ def read_array(path: Path) -> Array:
     return value
 
 
-def likely_shapes(inputs: Sequence[Spec]) -> dict[str, tuple[int, ...]]:
+def likely_shapes(inputs: Sequence[Spec], given: Mapping[str, Array] | None = None) -> dict[str, tuple[int, ...]]:
     """Shapes for inputs that are open: a batch of one, images of 224 x 224, and 16 of everything else; a name is one
-    number wherever it stands.
+    number wherever it stands, that of the arrays that are given if it is in one of those.
 
     >>> likely_shapes([InputSpec("x", ("n", 3, None, None), None), InputSpec("y", ("n", "length"), None)])
     {'x': (1, 3, 224, 224), 'y': (1, 16)}
     """
-    names: dict[str, int] = {}
+    known = {name: array.shape for name, array in (given or {}).items()}
+    pairs = [pair for spec in inputs for pair in zip(dims_of(spec) or (), known.get(spec.name, ()))]
+    names = {dim: size for dim, size in pairs if isinstance(dim, str)}
     shapes = {}
     for spec in inputs:
         shape = dims_of(spec)
@@ -127,7 +129,7 @@ def complete_inputs(
     inputs: Sequence[Spec], known: Mapping[str, Array], shapes: Mapping[str, Sequence[Dim]] | None = None, seed: int = 0
 ) -> dict[str, Array]:
     """What is known, and random numbers for the other inputs, of these shapes where theirs are open."""
-    likely: dict[str, Any] = {**likely_shapes(inputs), **(shapes or {})}
+    likely: dict[str, Any] = {**likely_shapes(inputs, known), **(shapes or {})}
     rng = np.random.default_rng(seed)
     arrays = dict(known)
     for spec in inputs:

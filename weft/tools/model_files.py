@@ -83,20 +83,15 @@ class Opened(NamedTuple):
     read: CompiledModel
 
 
-def open_model(
+def model_as_read(
     model: Any,
     shape: Shapes | None = None,
     params: Path | str | None = None,
-    threads: int | None = None,
-    opt_level: int = 3,
-    specialise: str = "never",
     arrays: Mapping[str, Array] | None = None,
-    target: str = "cpu",
-    precision: str = "fp32",
-) -> Opened:
-    """Reads a model: a file, or what `weft.compile` takes. Dimensions that are open get likely numbers, unless the
-    caller says by None that they are to stay so. A program of TorchScript is read for inputs like the arrays, or of the
-    shapes that are given."""
+    **options: Any,
+) -> CompiledModel:
+    """Reads a model: a file, or what `weft.compile` takes, with its options. What is open stays so. A program of
+    TorchScript is read for inputs like the arrays, or of the shapes that are given."""
     shapes, dtypes = dict(shape or {}), None
     if kind_of(model) == "TorchScript archive":
         model, examples = read_script(Path(model), arrays or {}, shapes)
@@ -104,34 +99,31 @@ def open_model(
         dtypes = {name: array.dtype for name, array in examples.items()}
     elif isinstance(model, (str, os.PathLike)):
         _check_source(Path(model))
-    options = (dtypes, params, threads, opt_level, specialise, target, precision)
-    first = _opened(model, shapes, *options)
+    source = model if params is None else read_model(Path(model), Path(params), shapes)
+    return opened(source, shape=shapes, dtype=dtypes, **options)
+
+
+def open_model(
+    model: Any,
+    shape: Shapes | None = None,
+    params: Path | str | None = None,
+    arrays: Mapping[str, Array] | None = None,
+    **options: Any,
+) -> Opened:
+    """The same, where dimensions that are open get likely numbers, unless the caller says by None that they are to stay
+    so."""
+    shapes = dict(shape or {})
+    first = model_as_read(model, shapes, params, arrays, **options)
     free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
     taken = {name: dims for name, dims in likely_shapes(first.inputs).items() if name not in free}
     if not taken:
         return Opened(first, {}, first)
     try:
-        return Opened(_opened(model, {**shapes, **taken}, *options), taken, first)
+        return Opened(model_as_read(model, {**shapes, **taken}, params, arrays, **options), taken, first)
     except Error as error:
         name, dims = next(iter(taken.items()))
         error.hint = f"the model may need other shapes: --shape {name}={','.join(map(str, dims))}"
         raise
-
-
-def _opened(
-    model: Any,
-    shapes: Shapes,
-    dtypes: Mapping[str, Any] | None,
-    params: Path | str | None,
-    threads: int | None,
-    level: int,
-    specialise: str,
-    target: str,
-    precision: str,
-) -> CompiledModel:
-    source = model if params is None else read_model(Path(model), Path(params), shapes)
-    options: dict[str, Any] = {"threads": threads, "opt_level": level, "specialise": specialise}
-    return opened(source, shape=shapes, dtype=dtypes, target=target, precision=precision, **options)
 
 
 def arrays_of(model: Any, inputs: Mapping[str, Any], shape: Shapes, params: Path | str | None) -> dict[str, Array]:
@@ -194,8 +186,8 @@ class ReadyModel:
         else:
             arrays = arrays_of(model, inputs or {}, shapes, params)
             known = {**{name: array.shape for name, array in arrays.items()}, **shapes}
-            options: dict[str, Any] = {"arrays": arrays, "target": target, "precision": precision}
-            compiled, self.taken, _ = open_model(model, known, params, threads, opt_level, **options)
+            how: dict[str, Any] = {"threads": threads, "opt_level": opt_level, "target": target, "precision": precision}
+            compiled, self.taken, _ = open_model(model, known, params, arrays, **how)
             stages.begin("compile")
             compiled.prepare_known(stages.progress)
             self.model = compiled

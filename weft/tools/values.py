@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from ..core.passes import get_pass
 from ..runtime.cpu.stepping import Stepper
 from ..runtime.executor import Executor
 from ..runtime.program import Array, KernelInfo, Program
+from .call_sizes import CLOSED, CallSizes, sizes_of_call
 
 Progress = Callable[[int, int], None]
 MOST_AXES = 5  # of values whose axes are tried in other orders
@@ -45,13 +46,20 @@ class PassRun(NamedTuple):
 
 @dataclass(repr=False)
 class Compilation:
-    """A model as it was compiled: its graph before the passes, each pass, and the program with its places."""
+    """A model as it was compiled: its graph before the passes, each pass, and the program with its places. Those may
+    leave sizes open; the program that runs has the `sizes` of a call."""
 
     graph: Graph
     params: Mapping[str, Array]
     passes: list[PassRun] = field(default_factory=list)
     assembled: Assembled | None = None
     program: Program | None = None
+    sizes: CallSizes = CLOSED
+
+    def called(self, program: Program, arrays: Mapping[str, Array]) -> Compilation:
+        """The same for a call on these arrays, which the program that is given serves."""
+        assert self.program is not None
+        return replace(self, program=program, sizes=sizes_of_call(self.program, arrays))
 
     def sources(self, node: Node) -> tuple[Node, ...]:
         """The nodes of the model that a node of the compiled graph came from."""
@@ -69,17 +77,17 @@ def visit_programs(model: CompiledModel, feed: Mapping[str, Any], visit: Visit, 
     watch = _Watch()
 
     def look(executor: Executor, arrays: Mapping[str, Array]) -> None:
-        found = watch.made.pop(id(executor), None)
+        found = watch.made.pop(id(executor.program.facts), None)
         if found is None:
             return  # it ran before
         if executor.program.written:
             raise Unsupported("this model cannot be walked through", why="it draws random numbers")
         watch.listens = False  # what is compiled meanwhile is another's
-        visit(found, arrays)
+        visit(found.called(executor.program, arrays), arrays)
         watch.listens = True
 
     with watched(watch.look_at, details=True), model.watching(look):
-        model.prepare_known(progress)
+        model.prepare_known(progress, feed)
         return model.run(feed)
 
 
@@ -87,11 +95,10 @@ class _Watch:
     """Hears how programs are compiled, one after the other."""
 
     def __init__(self) -> None:
-        self.made: dict[int, Compilation] = {}  # by the identity of what runs it
+        self.made: dict[int, Compilation] = {}  # by the identity of the facts that a program shares at all sizes
         self.listens = True
         self._now: Compilation | None = None
         self._constants: dict[str, Array] = {}
-        self._kept: list[Executor] = []  # so that identities stay theirs
 
     def look_at(self, stage: Stage) -> None:
         if not self.listens:
@@ -102,7 +109,12 @@ class _Watch:
             self._hear(self._now, stage)
 
     def _hear(self, now: Compilation, stage: Stage) -> None:
-        if stage.title == "parameters":
+        if stage.title == "program":
+            now.program = stage.value
+            self.made[id(stage.value.facts)], self._now = now, None
+        elif now.assembled is not None:
+            return  # which is about a subgraph
+        elif stage.title == "parameters":
             now.params, self._constants = stage.value, dict(stage.value)
         elif stage.title == "constants" and isinstance(stage.value, Folded):
             before = now.passes[-1].after if now.passes else now.graph
@@ -114,11 +126,6 @@ class _Watch:
             now.passes.append(PassRun(name, before, after, dict(self._constants)))
         elif stage.title == "assembled":
             now.assembled = stage.value
-        elif stage.title == "program":
-            now.program = stage.value
-        elif stage.title == "executor":
-            self._kept.append(stage.value)
-            self.made[id(stage.value)], self._now = now, None
 
 
 # The compiled program
@@ -135,7 +142,7 @@ class Walked(NamedTuple):
 
 def walked(found: Compilation, inputs: Mapping[str, Array], threads: int | None = None) -> Iterator[Walked]:
     """Runs the program group by group, by its own kernels. Values are views of its memory: they hold until the next."""
-    program, assembled = found.program, found.assembled
+    program, assembled, sizes = found.program, found.assembled, found.sizes
     assert program is not None and assembled is not None  # noqa: PT018
     arrays = [np.ascontiguousarray(inputs[spec.name], spec.dtype) for spec in program.inputs]
     stepper = Stepper(program, arrays, threads)
@@ -143,10 +150,9 @@ def walked(found: Compilation, inputs: Mapping[str, Array], threads: int | None 
 
     def read(entry: NodeEntry) -> Array:
         place = entry._replace(version=0)
-        fact = assembled.graph.fact(entry)
-        assert fact.shape is not None
-        shape = tuple(int(dim) for dim in fact.shape if dim is not None)
-        return stepper.value(assembled.places[place], shape, fact.dtype, assembled.strides.get(place))
+        fact, strides = assembled.graph.fact(entry), assembled.strides.get(place)
+        steps = None if strides is None else [*map(sizes.number, strides)]
+        return stepper.value(sizes.place(assembled.places[place]), sizes.shape(fact), fact.dtype, steps)
 
     done = 0
     for number, (group, steps) in enumerate(assembled.groups):
@@ -182,9 +188,14 @@ class Reference:
     `double`. `wanted` counts who will ask for an entry; each of them says `release` when it is done."""
 
     def __init__(
-        self, graph: Graph, values: Mapping[str, Array], wanted: Mapping[NodeEntry, int], double: bool = True
+        self,
+        graph: Graph,
+        values: Mapping[str, Array],
+        wanted: Mapping[NodeEntry, int],
+        sizes: CallSizes = CLOSED,
+        double: bool = True,
     ) -> None:
-        self._values = values
+        self._values, self._sizes = values, sizes
         self._double = double
         self._order = iter(graph.indexed.nodes)
         self._known: dict[NodeEntry, Array] = {}
@@ -217,7 +228,7 @@ class Reference:
     def _step(self, node: Node) -> None:
         if node.op is None:
             return
-        results = reference_of(node, [self.value(entry) for entry in node.inputs])
+        results = reference_of(node, [self.value(entry) for entry in node.inputs], self._sizes)
         for index in range(node.num_outputs):
             entry = NodeEntry(node, index)
             if self._uses[entry] > 0:
@@ -228,12 +239,12 @@ class Reference:
             self.release(entry)
 
 
-def reference_of(node: Node, args: Sequence[Array]) -> list[Array]:
+def reference_of(node: Node, args: Sequence[Array], sizes: CallSizes) -> list[Array]:
     """The outputs of a node by its operator's reference."""
     assert node.op is not None
     try:
         with np.errstate(all="ignore"):
-            return run_reference(node.op, node.params, args, node.subgraphs)
+            return run_reference(node.op, sizes.params(node), args, sizes.subgraphs(node))
     except Error as error:
         error.at(f"node {node.name!r}")
         raise
@@ -243,7 +254,7 @@ def reference_of(node: Node, args: Sequence[Array]) -> list[Array]:
         raise RunError(what, where=f"node {node.name!r}", why=why) from error
 
 
-def group_reference(group: FusedGroup, read: Callable[[NodeEntry], Array]) -> dict[NodeEntry, Array]:
+def group_reference(group: FusedGroup, read: Callable[[NodeEntry], Array], sizes: CallSizes) -> dict[NodeEntry, Array]:
     """What a group should have given for the values that it read, in double precision."""
     known: dict[NodeEntry, Array] = {}
 
@@ -254,7 +265,7 @@ def group_reference(group: FusedGroup, read: Callable[[NodeEntry], Array]) -> di
         return array.astype(np.float64) if is_float(array.dtype) else array
 
     for node in group.nodes:
-        results = reference_of(node, [value(entry) for entry in node.inputs])
+        results = reference_of(node, [value(entry) for entry in node.inputs], sizes)
         known.update({NodeEntry(node, index): result for index, result in enumerate(results[: node.num_outputs])})
     return {entry: known[entry] for entry in group.outputs if entry in known}
 

@@ -98,7 +98,9 @@ class OpenPrograms:
         made.__dict__.update(self.__dict__, _made=list(self._made), _bound=set(self._bound), _turn=renewed_lock())
         return made
 
-    def executor(self, shapes: Mapping[str, StaticShape], loaded: Loaded) -> Executor | None:
+    def executor(
+        self, shapes: Mapping[str, StaticShape], loaded: Loaded, progress: Progress | None = None
+    ) -> Executor | None:
         """What runs on inputs of these shapes; None where code has to be made for them alone. `loaded` makes a program
         and gets it ready."""
         values = self._values(shapes) if self._names else None
@@ -107,7 +109,7 @@ class OpenPrograms:
         found = self._serving(values)
         if found is None:
             with self._turn:  # one thread makes what others may have waited for
-                found = self._serving(values) or self._compiled(values, loaded)
+                found = self._serving(values) or self._compiled(values, loaded, progress)
         return found
 
     def _serving(self, values: Mapping[str, int]) -> Executor | None:
@@ -147,19 +149,21 @@ class OpenPrograms:
     def _bound_shapes(self, bound: Mapping[str, int]) -> dict[str, tuple[Dim, ...]]:
         return {name: tuple(substitute(dim, bound) for dim in dims) for name, dims in self._shapes.items()}
 
-    def _compiled(self, values: Mapping[str, int], loaded: Loaded) -> Executor | None:
-        made = opened({name: values[name] for name in self._names}, self._bound, partial(self._made_for, loaded))
+    def _compiled(self, values: Mapping[str, int], loaded: Loaded, progress: Progress | None) -> Executor | None:
+        make = partial(self._made_for, loaded, progress)
+        made = opened({name: values[name] for name in self._names}, self._bound, make)
         if made is None:
             self._names = []
             return None
         self._made = [*self._made, made][-MAX_PROGRAMS:]
         return self._serving(values)
 
-    def _made_for(self, loaded: Loaded, sizes: OpenSizes, bound: dict[str, int]) -> _Made:
+    def _made_for(self, loaded: Loaded, progress: Progress | None, sizes: OpenSizes, bound: dict[str, int]) -> _Made:
         """A program with some names bound to their numbers."""
         for name in self._decided(bound):
             int(sizes.value(name))  # which says that it is needed
-        return _Made(tuple(bound.items()), loaded(partial(self._program, sizes, bound)), sizes.names)
+        program = partial(self._made_by, assemble, sizes, bound, progress)
+        return _Made(tuple(bound.items()), loaded(program), sizes.names)
 
     def _decided(self, bound: Mapping[str, int]) -> set[str]:
         """Open names that inference takes for numbers, as it follows from the other operands or from what is bound."""
@@ -188,15 +192,13 @@ class OpenPrograms:
         alone = self._made_by(lowered, OpenSizes({}), values, progress)
         return cycles / sum(kernel_cycles(kernel, {}) for kernel in alone) if alone else 1.0
 
-    def _program(self, sizes: OpenSizes, bound: Mapping[str, int]) -> Program:
-        return self._made_by(assemble, sizes, bound, None)
-
     def _made_by(
         self, make: Callable[..., T], sizes: OpenSizes, bound: Mapping[str, int], progress: Progress | None
     ) -> T:
         """What is made of the groups of the graph in which some names are bound, and others are open sizes."""
         source, graph = self._source, self._typed(bound)
         reached("types", infer, graph)
+        reached("parameters", infer, source.params, detail=True)
         shapes = self._bound_shapes(bound)
         inputs = [sizes.spec(name, Fact(shape, self._dtypes[name])) for name, shape in shapes.items()]
         prepared = prepare_typed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ..tensor.tensor import Tensor
@@ -62,7 +61,12 @@ def title_of(name: str) -> str:
     ('LogSoftmaxBackward0', 'AvgPool2DBackward0', 'ViewBackward0')
     """
     words = LAST_STEPS.get(name, name).strip("_").split("_")
-    return "".join(re.sub(r"(\d)d$", r"\1D", word.capitalize()) for word in words) + "Backward0"
+    return "".join(map(_capitalised, words)) + "Backward0"
+
+
+def _capitalised(word: str) -> str:
+    dimensions = word.endswith("d") and word[-2:-1].isdigit()
+    return f"{word[:-1].capitalize()}D" if dimensions else word.capitalize()
 
 
 def entitle(result: Any, title: str, source: Any = None) -> None:

@@ -1,4 +1,5 @@
-"""Every name of PyTorch's vocabulary that `weft` itself has, and what it means."""
+"""Names of PyTorch's vocabulary that `weft` itself has, and what they mean: tensors, their functions and dtypes, modes
+of gradients. `extra_names.py` has the rest, which a script may never use."""
 
 from __future__ import annotations
 
@@ -19,10 +20,8 @@ from ..grad_scaler import GradScaler
 from ..tensor import types
 from ..tensor.storage import UntypedStorage
 from ..tensor.tensor import Tensor, is_tensor
-from .extra_names import LEAVES
 
 NAMES: dict[str, Any] = {
-    **LEAVES,
     **AUTOCAST,
     **FUNCTIONS["weft"],
     **types.DTYPE_NAMES,

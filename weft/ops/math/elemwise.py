@@ -15,7 +15,6 @@ from ...base.shape import unify
 from ...core.op import Op, Rule, set_role
 from ...core.schema import BOOL as BOOL_ATTR
 from ...core.schema import DTYPE, FLOAT, attr, schema
-from ...te.expr import Const
 from .. import _layouts as layouts
 from .._families import (
     ELEM_WISE,
@@ -227,7 +226,7 @@ rdiv_scalar = _arithmetic("rdiv", "s / x; of integers, rounded down.", lambda x,
 PRODUCTS = (2, 3, 4, -1, -2)  # exponents of powers that are a few products
 
 
-def _pow_body(x: te.Expr, s: Const) -> te.Expr:
+def _pow_body(x: te.Expr, s: te.Const) -> te.Expr:
     exponent = s.value
     if exponent not in PRODUCTS or not is_float(x.dtype):
         return te.pow(x, s)

@@ -18,7 +18,6 @@ from ...base.dtype import DType, is_float
 from ...base.errors import InvalidValue, LayoutError
 from ...base.layout import Layout
 from ...core.schema import Params
-from ...te.extents import stays_open
 from .._families import Array
 from .._layouts import logical_index, physical_index, rearrange
 from ._windows import Window, Windows, fold, read, windows_of
@@ -155,7 +154,7 @@ def te_forward(conv: Convolution, x: te.Tensor, w: te.Tensor, shape: tuple[int, 
 
 def _padded_extent(win: Window, extent: Any, out: Any) -> Any:
     """How far windows reach from where the first one begins."""
-    if stays_open(extent):
+    if te.stays_open(extent):
         return extent + (win.before + win.after)
     return max(extent + win.before, (out - 1) * win.stride + win.reach)
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from ... import te
 from ...base.dtype import DType
-from ...te.extents import greater, is_open, lesser
 from .._kernels import Body, variable, wide_dtype
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}  # of a cell
@@ -62,22 +61,22 @@ class _Layer:
     def written(self, work: int, write: Callable[[], None]) -> Any:
         """The kernel, in which `write` writes what is done with some sequences: first for blocks of several, then for
         those left, one at a time."""
-        rows = next((rows for rows in ROWS if not is_open(self.batch) and self.batch % rows == 0), ROWS[0])
+        rows = next((rows for rows in ROWS if not te.is_open(self.batch) and self.batch % rows == 0), ROWS[0])
         blocks, rest = divmod(self.batch, rows)
         groups: Any = 1
         if self.state * self.wide * self.type.itemsize > CACHED:  # weights are read once for all blocks of a thread
-            groups = lesser(GROUPS, greater((blocks + 1) // 2, 1))
+            groups = te.lesser(GROUPS, te.greater((blocks + 1) // 2, 1))
         turns = (blocks + (groups - 1)) // groups
         with self.body.kernel(self.views, work) as (b, *buffers):
             self.b = b
             self.at = dict(zip(self.keys, buffers))
             with b.parallel("p", turns + rest) as p:
-                if is_open(blocks) or blocks:
+                if te.is_open(blocks) or blocks:
                     with b.when(p < turns):
                         first = b.let("first_block", p * groups)
                         count = b.let("groups", te.min(te.as_expr(groups), blocks - first))
                         self._write_at(first * rows, rows, count, write)
-                if is_open(rest) or rest:
+                if te.is_open(rest) or rest:
                     with b.when(p >= turns):
                         self._write_at(p + (blocks * rows - turns), 1, te.as_expr(1), write)
         return self.body.kernels

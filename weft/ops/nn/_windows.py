@@ -14,7 +14,6 @@ import numpy as np
 from ... import te
 from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim, add_dims, ceil_div_dims, floor_div_dims, max_dims, min_dims, sub_dims
-from ...te.extents import stays_open
 from .._families import Array
 
 
@@ -71,7 +70,7 @@ class Window(NamedTuple):
         """The conditions for a source position to be no padding, if any are needed."""
         last = (out - 1) * self.stride + self.reach - 1 - self.before
         low = [place >= 0] if self.before > 0 else []
-        may_pass = self.after > 0 and stays_open(extent)
+        may_pass = self.after > 0 and te.stays_open(extent)
         return low + ([place < extent] if may_pass or last >= extent else [])
 
     def inside_slices(self, tap: int, out: int, extent: int) -> tuple[slice, slice]:

@@ -17,7 +17,6 @@ from ...base.errors import InvalidValue, ShapeError
 from ...base.shape import Dim
 from ...core.op import Op, Rule
 from ...core.schema import BOOL, LAYOUT, PADS, SIDES, Params, attr, schema
-from ...te.extents import stays_open
 from .._families import (
     OGRAD,
     OUT_FUSABLE,
@@ -315,7 +314,7 @@ def window_elements(params: Params, pool: Pool, windows: Sequence[Any], dtype: D
 
 def _count_along(params: Params, win: Window, window: Any, extent: int, out: int) -> Any:
     low, high = _counted(params, win, extent)
-    if stays_open(extent) and win.before + win.after and not getattr(params, "count_include_pad", False):
+    if te.stays_open(extent) and win.before + win.after and not getattr(params, "count_include_pad", False):
         return _counted_inside(win, window, low, high)
     if low == 0 and (out - 1) * win.stride + win.reach <= high:
         return win.size

@@ -83,7 +83,7 @@ def _position(state: te.Buffer) -> te.Expr:
     return te.min(te.cast(state[POSITION], INT64), te.const(WORDS, INT64))
 
 
-Used = Callable[[te.Buffer], te.ExprLike]
+Used = Callable[["te.Buffer"], "te.ExprLike"]
 
 
 def draw(body: Body, state: int, most: int, used: Used | None = None) -> Stream:

@@ -15,7 +15,6 @@ from ...core.infer import same_dtype
 from ...core.op import Op, Rule, set_role
 from ...core.schema import DTYPE, EXTENT, EXTENTS, FLOAT, INT, NUMBER, Params, attr, optional, schema
 from ...core.symbolic import symbolic_names
-from ...te.extents import is_open
 from .. import _layouts as layouts
 from .._families import (
     INJECTIVE,
@@ -70,7 +69,7 @@ def _filled(value: float, shape: StaticShape, dtype: DType) -> Array:
 
 
 def _filled_tensor(value: float, shape: StaticShape, dtype: DType) -> te.Tensor:
-    constant = te.as_expr(value if is_open(value) else number(value, dtype), dtype)
+    constant = te.as_expr(value if te.is_open(value) else number(value, dtype), dtype)
     return te.compute(shape, lambda *i: constant)
 
 
@@ -189,13 +188,13 @@ def _arange_reference(params: ArangeAttrs) -> Array:
 def _open_range(params: ArangeAttrs) -> te.Tensor:
     """A range whose ends follow from sizes that are arguments: whole numbers, and so is the step."""
     ends: Any = (params.start, params.stop, params.step)
-    start, stop, step = (end if is_open(end) else int(end) for end in ends)
+    start, stop, step = (end if te.is_open(end) else int(end) for end in ends)
     count = -((start - stop) // step)
     return te.compute((count,), lambda i: te.cast(te.as_expr(start) + i * step, params.dtype))
 
 
 def _arange_compute(params: ArangeAttrs) -> te.Tensor:
-    if is_open(params.start) or is_open(params.stop):
+    if te.is_open(params.start) or te.is_open(params.stop):
         return _open_range(params)
     whole = all(float(value).is_integer() for value in (params.start, params.step))
     kind = "int64" if whole else "float64"

@@ -12,7 +12,6 @@ from ...base.errors import InvalidValue, ShapeError
 from ...base.extents import Extent, Untold, ceil_div, greatest, least
 from ...base.shape import Dim, normalize_axis, show
 from ...core.schema import EXTENTS, INTS, Params, attr, schema
-from ...te.extents import greater, is_open, lesser
 from .. import _layouts as layouts
 from .._families import (
     INJECTIVE,
@@ -114,20 +113,20 @@ class _Taken(NamedTuple):
 
 def _taken(begin: Any, end: Any, step: Any, dim: Any) -> _Taken:
     """The indices taken along an axis, where a size may be an argument."""
-    if not any(map(is_open, (begin, end, dim))) or is_open(step) or step < 0:
+    if not any(map(te.is_open, (begin, end, dim))) or te.is_open(step) or step < 0:
         indices = range(*slice(begin, end, step).indices(dim))
         return _Taken(indices.start, indices.step, len(indices))
     start, stop = (_placed(bound, dim) for bound in (begin, dim if end is None else end))
     if type(start) is int and start == 0 and step == 1:
         return _Taken(0, 1, stop)
-    return _Taken(start, step, greater(0, (stop - start + (step - 1)) // step))
+    return _Taken(start, step, te.greater(0, (stop - start + (step - 1)) // step))
 
 
 def _placed(bound: Any, dim: Any) -> Any:
     """Where a bound stands, cut off at the ends of an axis."""
-    if bound is dim or (not is_open(bound) and (bound == 0 or bound >= _WHOLE)):
+    if bound is dim or (not te.is_open(bound) and (bound == 0 or bound >= _WHOLE)):
         return dim if bound is dim or bound else 0
-    return greater(bound + dim, 0) if bound < 0 else lesser(bound, dim)
+    return te.greater(bound + dim, 0) if bound < 0 else te.lesser(bound, dim)
 
 
 def _strided_slice_compute(params: StridedSliceAttrs, x: te.Tensor) -> te.Tensor:

@@ -10,13 +10,12 @@ from ...base.errors import InvalidValue, OutOfRange, ShapeError
 from ...base.extents import Extent, Untold
 from ...base.shape import Dim, Shape, all_numbers, floor_div_dims, mul_dims, normalize_axis, show, unify
 from ...core.schema import EXTENTS, INT, INTS, Params, attr, schema
-from ...te.extents import is_open, is_same
 from .._families import BROADCAST, INJECTIVE, F, Inferred, Shapes, define, first_dtype, holomorphic
 
 
 def reindexed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
     """A tensor with the same elements in row-major order, in another shape."""
-    if 0 in shape or (x.rank == len(shape) and all(map(is_same, x.shape, shape))):
+    if 0 in shape or (x.rank == len(shape) and all(map(te.is_same, x.shape, shape))):
         return te.compute(shape, lambda *i: x[i] if len(i) == x.rank else te.const(0, x.dtype))
     groups = _regroup(x.shape, shape)
 
@@ -33,9 +32,9 @@ def reindexed(x: te.Tensor, shape: Sequence[int]) -> te.Tensor:
 
 def _regroup(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[int]]]:
     """Shortest runs of axes of both shapes, without those of size 1, that hold as much."""
-    left = [axis for axis, dim in enumerate(a) if is_open(dim) or dim != 1]
-    right = [axis for axis, dim in enumerate(b) if is_open(dim) or dim != 1]
-    if any(map(is_open, (*a, *b))):
+    left = [axis for axis, dim in enumerate(a) if te.is_open(dim) or dim != 1]
+    right = [axis for axis, dim in enumerate(b) if te.is_open(dim) or dim != 1]
+    if any(map(te.is_open, (*a, *b))):
         return _regroup_from_the_end(a, b, left, right)
     groups = []
     while left:
@@ -74,8 +73,8 @@ def _last_run(
     """The shortest runs at both ends that are known to hold as much."""
     i = j = 1
     p, q = a[left[-1]], b[right[-1]]
-    while not is_same(p, q):
-        if is_open(p) or is_open(q):
+    while not te.is_same(p, q):
+        if te.is_open(p) or te.is_open(q):
             return None
         if p < q:
             i += 1
@@ -83,7 +82,7 @@ def _last_run(
         else:
             j += 1
             q = q * b[right[-j]] if j <= len(right) else q * 0
-        if not is_open(p) and not is_open(q) and not p * q:
+        if not te.is_open(p) and not te.is_open(q) and not p * q:
             return None
     return left[-i:], right[-j:]
 

@@ -16,7 +16,6 @@ from ...base.dtype import INT64
 from ...base.errors import ShapeError
 from ...base.shape import show, unify_dim
 from ...core.schema import BOOL, attr, choice, schema
-from ...te.visit import masked_load
 from .._families import OGRAD, F, Inferred, Shapes, attributes, define, floating, ranked
 from .._kernels import VECTOR, Body, variable, wide_dtype
 
@@ -349,7 +348,7 @@ def _kernels(params: GridSampleAttrs, inputs: Any, outputs: Any) -> Any:
         with b.loop("c", sampled.channels) as c:
             total: te.Expr = te.const(0, sampled.wide)
             for tap, weight in zip(taps, weights):
-                value = masked_load(x, (image, c, tap.at), tap.there)
+                value = te.masked_load(x, (image, c, tap.at), tap.there)
                 total = total + te.cast(value, sampled.wide) * weight
             b.store(out, (image, c, spot), te.cast(total, dtype))
     return body.kernels
@@ -425,7 +424,7 @@ def _grid_grad_kernels(params: GridSampleAttrs, inputs: Any, outputs: Any) -> An
             ograd = b.let("given", te.cast(g[image, c, spot], sampled.wide))
             steps: list[Any] = [te.const(0, sampled.wide)] * len(sums)
             for tap, growth in zip(taps, growths):
-                value = b.let("v", te.cast(masked_load(x, (image, c, tap.at), tap.there), sampled.wide))
+                value = b.let("v", te.cast(te.masked_load(x, (image, c, tap.at), tap.there), sampled.wide))
                 steps = [step + value * more for step, more in zip(steps, growth)]
             for total, step in zip(sums, steps):
                 b.store(total, (), total[()] + step * ograd)
