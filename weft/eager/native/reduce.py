@@ -258,9 +258,9 @@ def run_total(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
 
 
 @native("argmax", "argmin", fitting=False)
-def run_position(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array] | None:
+def run_position(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     """None where neighbours in memory are compared: numpy is faster."""
     (x,) = arrays
     _check(x)
     axes, _ = _result_of(params, x)
-    return None if prod(x.shape[max(axes, default=x.ndim) + 1 :]) == 1 else run_generic(op, params, arrays)
+    return None if prod(x.shape[max(axes, default=x.ndim) + 1 :]) == 1 else run_generic(op, params, arrays)[0]
