@@ -12,7 +12,7 @@ from weft.base.errors import RunError
 from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import kernel_of
-from weft.eager.native import calls
+from weft.eager.native import calls, native_call
 from weft.eager.native.calls import NEVER, Declined
 from weft.eager.native.copy import copy_into
 from weft.eager.native.index import add_elements, add_rows, put_elements
@@ -113,13 +113,13 @@ def test_sizes_for_which_numpy_is_as_fast_are_not_declined(counted, capfd, monke
 
 def test_the_first_of_a_kind_is_told_under_debug(capfd, monkeypatch):
     monkeypatch.setattr(calls, "_told", set())
-    weft.from_numpy(HALF).cumsum(0)
+    weft.from_numpy(HALF).sum()
     assert capfd.readouterr().err == ""
     monkeypatch.setattr(calls, "_told", set())
     monkeypatch.setenv("WEFT_DEBUG", "dispatch")
     for _ in range(2):
-        weft.from_numpy(HALF).cumsum(0)
-    assert capfd.readouterr().err == "weft: cumsum is left to numpy: dtype\n"
+        weft.from_numpy(HALF).sum()
+    assert capfd.readouterr().err == "weft: sum is left to numpy: dtype\n"
 
 
 def test_writes_that_native_code_does_not_make(counted):
@@ -197,7 +197,8 @@ def test_columns_of_operators_say_which_calls_are_native():
 
 
 def test_operators_of_every_family_say_from_which_sizes_on_it_runs_them():
-    assert len(calls._rows) > 60
+    native_call(Op.get("sum"))  # loads all of them
+    assert {"sum", "softmax", "matmul", "conv2d", "lu_factor"} <= calls._rows.keys()
     for name in calls._rows:
         assert Op.get(name).native_from >= 1
         assert kernel_of(Op.get(name)).native_from == Op.get(name).native_from
