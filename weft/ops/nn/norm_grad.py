@@ -111,11 +111,20 @@ def _te_gradient(
     inner: Callable[[Any], Any],
     centred: bool,
 ) -> Callable[[Any], Any]:
-    """dx at an index of x, by what x - mean, std^2 and gamma g are there. Where the mean is taken away from x, it is
-    from gamma g as well before they are multiplied: what rounding leaves of one then meets nothing of the other."""
+    """dx at an index of x, by what x - mean, std^2 and gamma g are there. The mean of gamma g is taken away before
+    the two are multiplied, unless it is infinite: what rounding leaves of one mean then meets nothing of the other."""
     even = te_mean(x, axes, "even", inner) if centred else None
-    rest = inner if even is None else lambda i: inner(i) - even[one(i, axes)]
-    shared = te_mean(x, axes, "shared", lambda i: rest(i) * left(i))
+
+    def rest(i: Any) -> Any:
+        return inner(i) if even is None else inner(i) - even[one(i, axes)]
+
+    def apart(i: Any) -> Any:
+        if even is None:
+            return inner(i)
+        mean = even[one(i, axes)]
+        return inner(i) - te.select(te.isfinite(mean), mean, 0.0)
+
+    shared = te_mean(x, axes, "shared", lambda i: apart(i) * left(i))
 
     def element(i: Any) -> Any:
         return (rest(i) - left(i) * (shared[one(i, axes)] / spread(i))) / te.sqrt(spread(i))
