@@ -12,7 +12,7 @@ from weft.base.errors import RunError
 from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import kernel_of
-from weft.eager.native import calls
+from weft.eager.native import calls, native_call
 from weft.eager.native.calls import NEVER, Declined
 from weft.eager.native.copy import copy_into
 from weft.eager.native.index import add_elements, add_rows, put_elements
@@ -45,7 +45,7 @@ FAMILIES = [
     ("distances", {}, [X, X], {}, [HALF, HALF], "dtype"),
     ("softmax", {"axis": 1}, [X], {"axis": 1}, [HALF], "dtype"),
     ("layer_norm", {}, [X, X[0], X[1]], {}, [X, X[0, :9], X[1]], "shapes"),
-    ("l2_normalize", {"eps": 1e-6, "axis": (1,)}, [X], {"eps": 1e-6, "axis": (0, 1)}, [X], "attributes"),
+    ("l2_normalize", {"eps": 1e-6, "axis": (1,)}, [X], {"eps": 1e-6, "axis": (0, 1)}, [X[:0]], "empty"),
     ("max_pool2d", {"pool_size": (2, 2)}, [IMAGE], {"pool_size": (2, 2), "layout": "NHWC"}, [IMAGE], "layout"),
     (
         "adaptive_avg_pool2d",
@@ -56,10 +56,10 @@ FAMILIES = [
         "not finite",
     ),
     ("sum", {}, [X], {}, [HALF], "dtype"),
-    ("argmax", {"axis": (0,)}, [X], {"axis": (0,)}, [X.T], "not contiguous"),
+    ("argmax", {"axis": (0,)}, [X], {"axis": (0,)}, [HALF], "dtype"),
     ("collapse_sum", {}, [X, X[0]], {}, [X, X[0, :7]], "shapes"),
-    ("cumsum", {"axis": 0}, [X], {"axis": 0}, [HALF], "dtype"),
-    ("_prod_others", {"axis": (0,)}, [X], {"axis": (0, 2)}, [normal(3, 4, 5)], "attributes"),
+    ("cumsum", {"axis": 0}, [X], {"axis": 0}, [X * 1j], "dtype"),
+    ("_prod_others", {"axis": (0,)}, [X], {"axis": (0,)}, [X[:0]], "empty"),
     ("broadcast_add", {}, [normal(400, 400)] * 2, {}, [normal(400, 400) + 1j] * 2, "dtype"),
     ("lrn", LRN, [IMAGE], LRN, [IMAGE[:0]], "empty"),
     ("grid_sample", {}, [IMAGE, normal(2, 5, 5, 2)], {}, [IMAGE[:0], normal(0, 5, 5, 2)], "empty"),
@@ -113,13 +113,13 @@ def test_sizes_for_which_numpy_is_as_fast_are_not_declined(counted, capfd, monke
 
 def test_the_first_of_a_kind_is_told_under_debug(capfd, monkeypatch):
     monkeypatch.setattr(calls, "_told", set())
-    weft.from_numpy(HALF).cumsum(0)
+    weft.from_numpy(HALF).sum()
     assert capfd.readouterr().err == ""
     monkeypatch.setattr(calls, "_told", set())
     monkeypatch.setenv("WEFT_DEBUG", "dispatch")
     for _ in range(2):
-        weft.from_numpy(HALF).cumsum(0)
-    assert capfd.readouterr().err == "weft: cumsum is left to numpy: dtype\n"
+        weft.from_numpy(HALF).sum()
+    assert capfd.readouterr().err == "weft: sum is left to numpy: dtype\n"
 
 
 def test_writes_that_native_code_does_not_make(counted):
@@ -197,7 +197,8 @@ def test_columns_of_operators_say_which_calls_are_native():
 
 
 def test_operators_of_every_family_say_from_which_sizes_on_it_runs_them():
-    assert len(calls._rows) > 60
+    native_call(Op.get("sum"))  # loads all of them
+    assert {"sum", "softmax", "matmul", "conv2d", "lu_factor"} <= calls._rows.keys()
     for name in calls._rows:
         assert Op.get(name).native_from >= 1
         assert kernel_of(Op.get(name)).native_from == Op.get(name).native_from

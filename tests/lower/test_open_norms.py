@@ -1,36 +1,20 @@
-"""Kernels of gradients of normalisations, on every instruction set this machine has, with
-arrays that end at guard pages."""
+"""Gradients of normalisations whose sizes are arguments, on every instruction set this machine has, with arrays that
+end at guard pages, against float64 formulas in numpy."""
 
 import numpy as np
 import pytest
-from codegen.guard import guarded
 from lower.accuracy import agrees, targets
+from lower.open_programs import Programs
 
 from weft.base.dtype import FLOAT32, FLOAT64
-from weft.compiler.kernels import kernel_cache
-from weft.lower.cpu.row_wise.norm_grads import norm_grad_kernel, row_norm_grad_kernel
-from weft.runtime.cpu.open_kernel import OpenKernel
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
 dtypes = pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)
 EPSILON = 1e-3
 
 
-def loaded(kernel, target):
-    return OpenKernel(kernel_cache.compiled(kernel, target))
-
-
 def floats(rng, dtype, *shapes):
     return [rng.standard_normal(shape).astype(dtype) + dtype.type(2) for shape in shapes]
-
-
-def blank(dtype, *shapes):
-    return [guarded(np.full(shape, np.nan, dtype)) for shape in shapes]
-
-
-def run(kernel, given, made, scalars, turns):
-    small = np.array([EPSILON])
-    kernel.run([*map(guarded, given), guarded(small), *made], scalars, turns, 0.0)
 
 
 def moments(x, axes, centred=True):
@@ -53,32 +37,29 @@ def gradient(g, x, gamma, axes, centred=True):
 @pytest.mark.parametrize("centred", [True, False])
 def test_rows(target, dtype, centred):
     rng = np.random.default_rng(0)
-    backward = loaded(row_norm_grad_kernel(centred, dtype, target), target)
-    for items, groups, length in ((1, 1, 3), (7, 1, 33), (3, 4, 16), (20, 1, 1029), (9, 2, 70)):
-        shape, own = (items, groups, length), (groups, length)
-        x, g, gamma = floats(rng, dtype, shape, shape, own)
-        rows, block = items * groups, 4 * groups
-        blocks = -(-rows // block)
-        made = blank(dtype, shape, (blocks, *own), (blocks, *own))
-        run(backward, [g, x, gamma], made, [rows, length, groups, block], blocks)
-        data, unit = gradient(g, x, gamma, (2,), centred)
-        agrees(made[0], data)
-        agrees(made[1].sum(0), (g * unit).sum(0))
-        if centred:
-            agrees(made[2].sum(0), g.sum(0))
+    name = "_layer_norm_grad" if centred else "_rms_norm_grad"
+    backward = Programs.of(name, target, kernels=2, axis=1, epsilon=EPSILON)
+    for rows, length in ((2, 3), (7, 33), (12, 16), (20, 1029), (300, 70), (1500, 9)):
+        x, g, gamma = floats(rng, dtype, (rows, length), (rows, length), length)
+        data, unit = gradient(g, x, gamma, (1,), centred)
+        for made, wanted in zip(backward.run(g, x, gamma), (data, (g * unit).sum(0), g.astype("float64").sum(0))):
+            agrees(made, wanted)
+    assert len(backward.made) == 1
 
 
 @on_every_isa
 @dtypes
-def test_parts(target, dtype):
+@pytest.mark.parametrize("name", ["group", "instance"])
+def test_parts(target, dtype, name):
     rng = np.random.default_rng(1)
-    backward = loaded(norm_grad_kernel(dtype, target), target)
-    for n, channels, inner, groups in ((2, 6, 9, 3), (3, 4, 64, 1), (1, 2, 300, 2), (5, 3, 1, 1)):
-        shape = (n, groups, channels // groups, inner)
-        x, g, gamma = floats(rng, dtype, shape, shape, shape[1:3])
-        data, unit = gradient(g, x, gamma[..., None], (2, 3))
-        grads = blank(dtype, shape, shape[:3], shape[:3])
-        run(backward, [g, x, gamma], grads, [n * groups, groups, channels // groups, inner], n * groups)
-        agrees(grads[0], data)
-        agrees(grads[1], (g * unit).sum(3))
-        agrees(grads[2], g.astype("float64").sum(3))
+    attrs = {"num_groups": 3} if name == "group" else {}
+    backward = Programs.of(f"_{name}_norm_grad", target, kernels=2, epsilon=EPSILON, **attrs)
+    for n, channels, inner in ((2, 6, 9), (3, 12, 64), (8, 9, 300), (5, 6, 17)):
+        groups, shape = 3 if name == "group" else channels, (n, channels, inner)
+        x, g, gamma = floats(rng, dtype, shape, shape, channels)
+        split = [a.reshape(n, groups, channels // groups, inner) for a in (g, x)]
+        data, unit = gradient(*split, gamma.reshape(groups, -1, 1), (2, 3))
+        sums = [(g * unit.reshape(shape)).sum((0, 2)), g.astype("float64").sum((0, 2))]
+        for made, wanted in zip(backward.run(g, x, gamma), (data.reshape(shape), *sums), strict=True):
+            agrees(made, wanted)
+    assert len(backward.made) <= 2

@@ -1,51 +1,17 @@
 """Kernels of rows whose sizes are arguments: softmax, normalisations, cross entropy and their gradients, on every
 instruction set this machine has, with arrays that end at guard pages, against float64 formulas in numpy."""
 
-from functools import partial
-
 import numpy as np
 import pytest
-from codegen.guard import guarded
 from lower.accuracy import agrees, targets
+from lower.open_programs import Programs
 
-from weft.base.addresses import address_of
 from weft.base.dtype import FLOAT32, FLOAT64
-from weft.compiler.open.calls import lower_compute
-from weft.compiler.open.programs import assembled
 from weft.core.op import Op
 from weft.ops.nn.attention import te_softmax, te_softmax_grad
-from weft.runtime.cpu.executor import CpuExecutor
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
 dtypes = pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)
-
-
-class Programs:
-    """A computation as programs whose sizes are arguments, made where none serves a call yet."""
-
-    def __init__(self, name, target, compute):
-        self.name, self.target, self.compute, self.made = name, target, compute, []
-
-    @classmethod
-    def of(cls, name, target, **attrs):
-        """Those of an operator."""
-        op = Op.get(name)
-        return cls(name, target, partial(op.call_with, Op.compute[op], op.parser(**attrs)))
-
-    def run(self, *arrays, in_place=False):
-        """The outputs; the only one is written where the first of the arrays is."""
-        sizes = tuple(n for array in arrays for n in array.shape if n != 1)
-        bound = next((b for p in self.made if (b := p.bound(sizes)) is not None), None)
-        if bound is None:
-            call = lower_compute(self.name, self.compute, [(a.shape, a.dtype) for a in arrays], self.target)
-            assert len(call.kernels) == 1
-            self.made.append(CpuExecutor(assembled(call, self.target)))
-            bound = self.made[-1].bound(sizes)
-        given = [guarded(array) for array in arrays]
-        outputs = [guarded(np.full(spec.extents, np.nan, spec.dtype)) for spec in bound.program.outputs]
-        outputs = given[:1] if in_place else outputs
-        bound.run_at([address_of(a) for a in given], [address_of(a) for a in outputs])
-        return outputs
 
 
 def probabilities(scores, factor, mask, causal):

@@ -32,12 +32,8 @@ class ElementCosts(NamedTuple):
     computed: float = 0.5  # with a function of it
     loaded: float = 0.15  # read once more, in loops made from a compute
     called: float = 1.0  # with a function, in those
-    read_byte: float = 0.025  # of a reduction
     scanned: float = 0.4
     scanned_by_functions: float = 5.0
-    normed: float = 0.35
-    normed_grad: float = 0.7
-    exponential: float = 0.7  # in a row of softmax
     tap: float = 1.0  # of a window that is pooled
     indexed: float = 1.0
     eliminated: float = 0.1  # with a row subtracted from it

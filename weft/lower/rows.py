@@ -12,19 +12,22 @@ from math import prod
 from operator import eq
 from typing import Any, NamedTuple
 
+from ..base.dtype import is_float
 from ..te.expr import Const, Expr, Load, Reduce, Var, as_expr
-from ..te.extents import is_open, is_same
+from ..te.extents import greater, is_open, is_same, lesser
 from ..te.linear import Linear, expression
 from ..te.loops import Buffer, buffer
 from ..te.schedule import inline
 from ..te.simplify import simplify
 from ..te.tensor import Tensor
-from ..te.visit import rewrite, same, substitute
+from ..te.visit import postorder, rewrite, same, substitute
 from .access import accessed, address, continues, step
 from .axes import Axis, turns_of
 from .collapse import value_vars
 from .group import reached_tensors
 from .stages import topological
+
+BLOCKS, SHORTEST, LONGEST = 16, 8, 64  # of rows whose elements are summed up first: about so many, of so many rows
 
 
 class RowStage(NamedTuple):
@@ -36,12 +39,24 @@ class RowStage(NamedTuple):
 
 
 class RowResult(NamedTuple):
-    """What goes to a place in memory: of every element, or of the row."""
+    """What goes to a place in memory, or is added to what is there: of every element, or of the row."""
 
     buffer: Buffer
     place: Expr
     value: Expr
     is_each: bool
+    adds: bool = False
+
+
+class Columns(NamedTuple):
+    """Sums across rows, which come in parts: of each element over a `block` of turns along the first kept axis, or of
+    each row over its last axis (`runs`). So many, one after the other, add up to each of the outputs."""
+
+    runs: list[tuple[RowStage, RowResult]]
+    block: Any  # None where all rows are turns
+    turn: Var  # the number of a block
+    parts: Any
+    totals: dict[Tensor, Tensor]  # what has the parts, and what they add up to
 
 
 class Rows(NamedTuple):
@@ -53,6 +68,7 @@ class Rows(NamedTuple):
     stages: list[RowStage]
     results: list[RowResult]
     buffers: dict[Tensor, Buffer]
+    columns: Columns | None = None
 
 
 def find_rows(inputs: Sequence[Tensor], outputs: Sequence[Tensor], longest: int) -> Rows | None:
@@ -61,8 +77,11 @@ def find_rows(inputs: Sequence[Tensor], outputs: Sequence[Tensor], longest: int)
     if any(_is(n, 0) for output in outputs for n in output.shape):
         return None
     order = topological(outputs, set(inputs))
-    before = [tensor for tensor in order if tensor.is_reduction]
+    columns = _across(order)
+    before = [tensor for tensor in order if tensor.is_reduction and tensor not in columns]
     if not before or not isinstance(before[0].body, Reduce):
+        return None
+    if columns and any(t in columns for tensor in (*before, *columns) for t in reached_tensors(tensor, inputs)):
         return None
     reduced = [axis for axis in before[0].body.axes if not _is(axis.extent, 1)]
     length = prod(axis.extent for axis in reduced)
@@ -71,9 +90,28 @@ def find_rows(inputs: Sequence[Tensor], outputs: Sequence[Tensor], longest: int)
     if is_open(length) and all(_is(n, 1) for n in before[0].shape):
         return None  # one row, whose elements threads can share
     try:
-        return _Finder(inputs, before, outputs).rows()
+        return _Finder(inputs, before, outputs, columns).rows()
     except _Misfit:
         return None
+
+
+def has_columns(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> bool:
+    """Whether reductions go along other axes than the first does."""
+    return bool(_across(topological(outputs, set(inputs))))
+
+
+def _across(order: Sequence[Tensor]) -> list[Tensor]:
+    """The reductions that go along other axes than the first does."""
+    reductions = [tensor for tensor in order if tensor.is_reduction]
+    return [tensor for tensor in reductions if not _alike(tensor.shape, reductions[0].shape)]
+
+
+def _alike(shape: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether the same axes are left, as extents of 1 or not at all."""
+    if len(shape) == len(other):
+        return [_is(n, 1) for n in shape] == [_is(n, 1) for n in other]
+    left, right = ([n for n in extents if not _is(n, 1)] for extents in (shape, other))
+    return len(left) == len(right) and all(map(is_same, left, right))
 
 
 def _is(extent: Any, number: int) -> bool:
@@ -83,6 +121,14 @@ def _is(extent: Any, number: int) -> bool:
 
 class _Misfit(Exception):
     """Something is read in a way that rows do not have."""
+
+
+class _Column(NamedTuple):
+    """A sum across rows: what it adds up, and the axes that it goes along."""
+
+    tensor: Tensor
+    value: Expr
+    summed: set[Var]
 
 
 class _Index(NamedTuple):
@@ -137,13 +183,17 @@ def _axes(shape: Sequence[int]) -> list[Axis]:
 
 
 class _Finder:
-    def __init__(self, inputs: Sequence[Tensor], before: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-        self.before, self.outputs, self.given = before, outputs, {*before, *inputs}
+    def __init__(
+        self, inputs: Sequence[Tensor], before: Sequence[Tensor], outputs: Sequence[Tensor], columns: Sequence[Tensor]
+    ) -> None:
+        self.before, self.given, self.columns = before, {*before, *inputs}, columns
+        self.after = [t for t in outputs if t in columns or any(c in columns for c in reached_tensors(t, inputs))]
+        outputs = self.outputs = [t for t in outputs if t not in self.after]
         found = [_index(t.shape, before[0]) for t in outputs if t not in before]
         self.axes, self.reduced, self.at = next(filter(None, found), None) or _row_index(before[0])
         split = [n for n, whole in enumerate(self.at) if not isinstance(whole, Var)]
         self.split = {self.at[n]: (self.axes[n], self.axes[n + 1]) for n in split}
-        reached = {tensor for output in outputs for tensor in reached_tensors(output, inputs)}
+        reached = {tensor for output in (*outputs, *columns) for tensor in reached_tensors(output, inputs)}
         used = [tensor for tensor in inputs if tensor in reached]
         self.buffers = {t: _flat(f"b{n}", t) for n, t in enumerate([*used, *outputs])}
         self.ranges = turns_of(self.axes)
@@ -154,7 +204,10 @@ class _Finder:
     def rows(self) -> Rows:
         stages = [self._stage(tensor) for tensor in self.before]
         results = [self._result(output) for output in self.outputs]
-        axes, gone = self._joined([*(each.value for each in results), *(stage.body for stage in stages)])
+        columns = [self._column(tensor) for tensor in self.columns]
+        bodies = [*(each.value for each in results), *(stage.body for stage in stages), *(c.value for c in columns)]
+        groups, gone = self._joined(bodies, [column.summed for column in columns])
+        axes = [Axis(group[-1].var, prod(axis.extent for axis in group)) for group in groups]
         stages = [stage._replace(body=substitute(stage.body, gone)) for stage in stages]
         results = [r._replace(value=substitute(r.value, gone), place=substitute(r.place, gone)) for r in results]
         in_row = {axis.var for axis in self.reduced}
@@ -162,7 +215,73 @@ class _Finder:
         reduced = [axis for axis in axes if axis.var in in_row]
         if not self.at and axes[-1] in reduced and 1 not in self.steps:
             raise _Misfit  # columns
-        return Rows(kept, reduced, axes[-1] in reduced, stages, results, self.buffers)
+        made = Rows(kept, reduced, axes[-1] in reduced, stages, results, self.buffers)
+        if not columns:
+            return made
+        return self._with_columns(made, [c._replace(value=substitute(c.value, gone)) for c in columns])
+
+    # Sums across rows
+
+    def _column(self, tensor: Tensor) -> _Column:
+        """A sum along axes of the elements, whose extents it has as 1."""
+        node, places = tensor.body, [place for place, n in enumerate(tensor.shape) if _is(n, 1)]
+        assert isinstance(node, Reduce)
+        if node.combiner != "sum" or not is_float(tensor.dtype) or len(places) != len(node.axes):
+            raise _Misfit
+        whole = list(tensor.shape)
+        for place, axis in zip(places, node.axes):
+            whole[place] = axis.extent
+        if len(self.at) != tensor.rank or not self._is_whole(whole) or any(axis.turns for axis in node.axes):
+            raise _Misfit
+        index: dict[Var, Expr] = dict(zip(tensor.axes, self.at))
+        index |= {axis.var: self.at[place] for axis, place in zip(node.axes, places)}
+        value = self._value(tensor, index)
+        assert isinstance(value, Reduce)
+        summed = {part for place in places for part in postorder((self.at[place],)) if isinstance(part, Var)}
+        return _Column(tensor, value.body, summed)
+
+    def _with_columns(self, rows: Rows, columns: Sequence[_Column]) -> Rows:
+        """All columns are of elements, or of runs along the last axis, and go along the first of the others."""
+        *outer, last = rows.reduced
+        runs = last.var in columns[0].summed
+        if not rows.in_row or not rows.kept:
+            raise _Misfit
+        (head, *rest), whole = rows.kept, columns[0].summed - {last.var}
+        summed = [axis for axis in (*rows.kept, *outer) if axis.var in whole]
+        if any(column.summed != columns[0].summed for column in columns) or summed != [head][: len(summed) or not runs]:
+            raise _Misfit
+        block: Any = None if runs else lesser(greater(head.extent // BLOCKS, SHORTEST), LONGEST)
+        turn = Var("turn")
+        first = head if runs else Axis(turn, (head.extent + (block - 1)) // block)
+        axes = [first, *rest, *(outer if runs else rows.reduced)]
+        place = sum([axis.var * prod([a.extent for a in axes[n + 1 :]]) for n, axis in enumerate(axes)], as_expr(0))
+        made = Columns([], block, turn, first.extent if summed else 1, {})
+        for tensor, value, _ in columns:
+            part = Tensor(f"{tensor.name}_parts", tuple([axis.extent for axis in axes]), tensor.dtype)
+            rows.buffers[part] = _flat(f"b{len(rows.buffers)}", part)
+            result = RowResult(rows.buffers[part], place, value, is_each=not runs, adds=not runs)
+            if runs:
+                stage = RowStage(Var(tensor.name, tensor.dtype), "sum", value)
+                made.runs.append((stage, result._replace(value=stage.result)))
+            else:
+                rows.results.append(result)
+            made.totals[part] = self._shown(tensor)
+        return rows._replace(columns=made)
+
+    def _shown(self, column: Tensor) -> Tensor:
+        """The output that is a column, or shows it without the axes that it goes along."""
+        own = [output for output in self.after if column is output or column in output.inputs()]
+        if len(own) != 1 or len(self.after) != len(self.columns):
+            raise _Misfit
+        (output,) = own
+        if output is column:
+            return output
+        shown = output.body
+        if not isinstance(shown, Load) or shown.mask is not None:
+            raise _Misfit
+        if [index for index in shown.indices if not isinstance(index, Const)] != list(output.axes):
+            raise _Misfit
+        return output
 
     def _own_axes(self, shape: Sequence[Any]) -> list[Axis | None]:
         """The axis of rows that each of a tensor's is, which has an element for each row; None: of one element."""
@@ -251,26 +370,26 @@ class _Finder:
             return expression(place)
         return sum([index * by for index, by in zip(at, accessed(probe).strides)], as_expr(0))
 
-    def _joined(self, bodies: Sequence[Expr]) -> tuple[list[Axis], dict[Var, Expr]]:
-        """The axes, neighbours that are always walked in one go as one; and values for those that
-        are not there any more."""
+    def _joined(self, bodies: Sequence[Expr], sums: Sequence[set[Var]]) -> tuple[list[list[Axis]], dict[Var, Expr]]:
+        """The axes, neighbours that are always walked in one go together; and values for those that
+        are not there any more: the last of such neighbours stands for all."""
         fixed = value_vars(*bodies)
-        joined: list[Axis] = []
+        alike = [{axis.var for axis in self.reduced}, *sums]
+        groups: list[list[Axis]] = []
         gone: dict[Var, Expr] = {}
         for axis in self.axes:
             if _is(axis.extent, 1):
                 gone[axis.var] = as_expr(0)
-                continue
-            if joined and self._continues(joined[-1], axis, fixed):
-                before = joined.pop()
-                gone[before.var] = as_expr(0)
-                axis = Axis(axis.var, axis.extent * before.extent)
-            joined.append(axis)
-        return joined, gone
+            elif groups and self._continues(groups[-1][-1], axis, fixed, alike):
+                gone[groups[-1][-1].var] = as_expr(0)
+                groups[-1].append(axis)
+            else:
+                groups.append([axis])
+        return groups, gone
 
-    def _continues(self, outer: Axis, inner: Axis, fixed: set[Var]) -> bool:
-        in_row = {axis.var for axis in self.reduced}
-        if fixed & {outer.var, inner.var} or (outer.var in in_row) != (inner.var in in_row) or is_open(inner.extent):
+    def _continues(self, outer: Axis, inner: Axis, fixed: set[Var], alike: Sequence[set[Var]]) -> bool:
+        apart = any((outer.var in some) != (inner.var in some) for some in alike)
+        if fixed & {outer.var, inner.var} or apart or is_open(inner.extent):
             return False
         return all(place and continues(place, outer.var, inner.var, inner.extent) for place in self.places)
 

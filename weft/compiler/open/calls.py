@@ -14,7 +14,6 @@ from ...core.infer import infer_node
 from ...core.ir import Fact, Node, NodeEntry
 from ...core.op import Op
 from ...core.schema import Params
-from ...lower.chunks import in_chunks
 from ...lower.cpu.row_wise.row_kernel import compute_kernels
 from ...lower.group import LoweredKernel, Spec, Temporary, own_tensor
 from ...te.extents import Trace
@@ -58,7 +57,6 @@ def lower_compute(name: str, compute: Callable[..., Any], inputs: Sequence[Spec]
     results = list[Tensor]()
     for tensor in computed if isinstance(computed, (tuple, list)) else (computed,):
         results.append(own_tensor(tensor, (*given, *results)))
-    results = in_chunks(given, results)
     ends = [*given, *results]
     places: dict[Tensor, Hashable] = {tensor: tensor for tensor in ends}
     kernels = compute_kernels(name, given, results, places, target, sizes.trace)

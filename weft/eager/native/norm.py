@@ -11,24 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from ...base.cpu_facts import COSTS
 from ...base.cpu_target import host
 from ...base.dtype import FLOAT64, INT64, DType
 from ...base.quiet import quietly
 from ...core.op import Op
 from ...lower.cpu.nests.element import Element, element_of
-from ...lower.cpu.row_wise.norm_grads import norm_grad_kernel, row_norm_grad_kernel
 from ...ops._families import pointwise
 from ...ops.nn.cross_entropy import CrossEntropyAttrs, reduced_losses, row_gradients
-from ...ops.nn.norm import BatchNormAttrs, groups_of, moved, unbiasing
+from ...ops.nn.norm import BatchNormAttrs, moved, unbiasing
 from .calls import Array, Declined, floats, native
 from .copy import dense
 from .generic import run_generic
-from .kernels import kernel
 from .pointwise import run_pointwise
 from .thresholds import FROM
-
-FEW = 16  # elements of a channel that are not worth a row
 
 
 def _around(x: Array, axis: int) -> Array:
@@ -42,7 +37,7 @@ def _around(x: Array, axis: int) -> Array:
 def _along_one(params: Any) -> Any:
     """The same of data as `_around` gives it. Programs do not depend on momentum."""
     more = {"momentum": 0.0} if isinstance(params, BatchNormAttrs) else {}
-    return replace(params, axis=(1,) if isinstance(params.axis, tuple) else 1, **more)
+    return replace(params, axis=1, **more)
 
 
 def _is_small(x: Array, axis: int) -> bool:
@@ -56,14 +51,6 @@ def run_softmax(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     if _is_small(x, params.axis):
         return None
     return run_generic(op, _along_one(params), [_around(x, params.axis)])[0].reshape(x.shape)
-
-
-@native("l2_normalize", takes=floats)
-def run_l2_normalize(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    (x,) = arrays
-    if len(params.axis) != 1:
-        raise Declined("attributes")
-    return run_generic(op, _along_one(params), [_around(x, *params.axis)])[0].reshape(x.shape)
 
 
 # Cross entropy
@@ -122,31 +109,9 @@ def run_trailing(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
 @native("_layer_norm_grad", "_rms_norm_grad", takes=floats)
 def run_trailing_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     g, x, gamma = arrays
-    length, centred = prod(x.shape[params.axis % x.ndim :]), op is _LAYER_GRAD
-    data, *sums = _row_gradients(g, x, length, 1, params.epsilon, gamma, centred)
-    return [data, *[total.reshape(gamma.shape) for total in sums]]
-
-
-_LAYER_GRAD = Op.get("_layer_norm_grad")
-
-
-def _row_gradients(
-    g: Array, x: Array, length: int, groups: int, epsilon: float, gamma: Array, centred: bool
-) -> list[Array]:
-    """dx, dgamma and, if there is one, dbeta: sums over blocks of rows, then over those."""
-    rows = x.size // length
-    block = -(-min(max(rows // 16, 8), 64) // groups) * groups
-    blocks = -(-rows // block)
-    data = np.empty(x.shape, x.dtype)
-    sums = [np.empty((blocks, groups * length), x.dtype) for _ in range(2)]
-    arrays, scalars = [*map(dense, (g, x, gamma)), _wide(epsilon), data, *sums], (rows, length, groups, block)
-    kernel(row_norm_grad_kernel, centred, x.dtype).run(arrays, scalars, blocks, x.size * COSTS.normed_grad)
-    return [data, *[parts.sum(0) for parts in sums[: 1 + centred]]]
-
-
-@lru_cache(64)
-def _wide(epsilon: float) -> Array:
-    return np.array([epsilon], FLOAT64)
+    rows = [g.reshape(-1, gamma.size), x.reshape(-1, gamma.size), gamma.reshape(-1)]
+    data, *sums = run_generic(op, _along_one(params), rows)
+    return [data.reshape(x.shape), *[total.reshape(gamma.shape) for total in sums]]
 
 
 # Norms with a scale for each channel.
@@ -160,18 +125,9 @@ def run_groups(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
 
 @native("_group_norm_grad", "_instance_norm_grad", takes=floats)
 def run_groups_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
-    """Where channels have few elements, each has its own scale."""
-    g, x, gamma = arrays
-    (items, channels), inner = x.shape[:2], prod(x.shape[2:])
-    groups = groups_of(params, channels)
-    size = channels // groups
-    if inner < FEW:
-        data, *sums = _row_gradients(g, x, size * inner, groups, params.epsilon, gamma.repeat(inner), True)
-        return [data, *[parts.reshape(channels, inner).sum(1) for parts in sums]]
-    data, *sums = (np.empty(shape, x.dtype) for shape in (x.shape, (items, channels), (items, channels)))
-    used, scalars = [*map(dense, (g, x, gamma)), _wide(params.epsilon)], (items * groups, groups, size, inner)
-    kernel(norm_grad_kernel, x.dtype).run([*used, data, *sums], scalars, items * groups, x.size * COSTS.normed_grad)
-    return [data, *[parts.sum(0) for parts in sums]]
+    *images, gamma = arrays
+    data, *sums = run_generic(op, params, [*[x.reshape(*x.shape[:2], -1) for x in images], gamma])
+    return [data.reshape(images[0].shape), *sums]
 
 
 @native("batch_norm", takes=floats)

@@ -17,7 +17,7 @@ from ...base.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64
 from ...base.kept import Kept
 from ...base.quiet import quietly
 from ...core.op import Op
-from ...ops.reduce.reductions import AxesAttrs, ReduceAttrs, over, reduced_axes, reduced_shape, shape_after
+from ...ops.reduce.reductions import ReduceAttrs, over, reduced_axes, reduced_shape, shape_after
 from ...ops.shape.expand import collapse_axes, repeated_axes
 from .calls import Array, Declined, floats, native
 from .copy import dense
@@ -251,45 +251,16 @@ def _repeated(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[int, ...]
     return tuple(collapse_axes(whole, shape))
 
 
-def _joined_axes(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The extents of a dense array when neighbours that are reduced, or kept, are joined; and which of them are
-    reduced."""
-    walked = joined(shape, [_dense_steps(shape)], axes)
-    along = [number for number, axis in enumerate(walked) if axis.reduced]
-    return tuple([axis.extent for axis in walked]), tuple(along)
-
-
 @native("_variance", "_norm", "logsumexp", takes=floats, fitting=False)
 def run_total(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
     (x,) = arrays
     return _run(_operator(op, params), getattr(params, "correction", None), x, *_result_of(params, x))
 
 
-def _joined_data(x: Array, axes: tuple[int, ...]) -> tuple[Array, tuple[int, ...]]:
-    """The data with neighbours that are reduced, or kept, joined; and the axes that are reduced."""
-    _check(x)
-    if not x.flags.c_contiguous:
-        raise Declined("not contiguous")
-    extents, along = _joined_axes(x.shape, axes)
-    return x.reshape(extents), along
-
-
 @native("argmax", "argmin", fitting=False)
 def run_position(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     """None where neighbours in memory are compared: numpy is faster."""
     (x,) = arrays
-    axes, shape = _result_of(params, x)
-    joined, along = _joined_data(x, axes)
-    if len(along) != 1:
-        raise Declined("attributes")
-    if along[0] == joined.ndim - 1:
-        return None
-    return run_generic(op, ReduceAttrs(axis=along, dtype=params.dtype), [joined])[0].reshape(shape)
-
-
-@native("_max_mask", "_min_mask", fitting=False)
-def run_mask(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    """Where the largest or smallest stand."""
-    (x,) = arrays
-    joined, along = _joined_data(x, tuple(reduced_axes(params, x.ndim)))
-    return run_generic(op, AxesAttrs(axis=along), [joined])[0].reshape(x.shape)
+    _check(x)
+    axes, _ = _result_of(params, x)
+    return None if prod(x.shape[max(axes, default=x.ndim) + 1 :]) == 1 else run_generic(op, params, arrays)[0]

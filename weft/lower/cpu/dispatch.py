@@ -15,12 +15,13 @@ from .weight_only.levels import level_product_kernels
 from .winograd import winograd_kernels
 from .words.units import word_product_kernels, word_unit
 
-ROW_WISE = "softmax log_softmax layer_norm rms_norm instance_norm group_norm l2_normalize"
+NORMS = "layer_norm rms_norm instance_norm group_norm"
+ROW_WISE = ["softmax", "log_softmax", "l2_normalize", *NORMS.split(), *[f"_{name}_grad" for name in NORMS.split()]]
 
 LOWERING = Lowering[CpuTarget](
     stage_kernel,
     {
-        **dict.fromkeys(ROW_WISE.split(), Template(row_kernels, takes_open_sizes=True)),
+        **dict.fromkeys(ROW_WISE, Template(row_kernels, takes_open_sizes=True)),
         "_winograd_conv2d": Template(winograd_kernels, takes_strides=True, takes_open_sizes=True),
         "_packed_matmul": Template(product_kernels, takes_open_sizes=True, unit=product_unit),
         "_pair_matmul": Template(word_product_kernels, takes_open_sizes=True, unit=word_unit),

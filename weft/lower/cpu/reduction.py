@@ -25,7 +25,7 @@ from ..access import accessed, step
 from ..axes import Axis, simplified
 from ..collapse import collapsed
 from .nest import finished_kernel
-from .partial import partial_sums
+from .nests.sums import in_lanes
 from .pointwise import PARALLEL_TURNS, axes_without_blocks, pointwise_kernel, vector_lanes
 from .tile import Tiling, choose_tiles, registers
 
@@ -57,7 +57,7 @@ def reduction_kernel(
     if vector is None:
         return _tiled(name, buffers, axes, body, target)
     if vector not in axes:
-        return _tiled(name, buffers, axes, partial_sums(body, vector, lanes), target)
+        return _tiled(name, buffers, axes, in_lanes(body, vector.var, lanes), target)
     return _vectorised(name, buffers, axes, body, vector, lanes, target)
 
 

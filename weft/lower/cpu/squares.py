@@ -13,6 +13,7 @@ from ...te.simplify_loops import sequence
 from ...te.visit import loads, rewrite, substitute
 from ..access import accessed, address
 from ..axes import Axis
+from .matrices.pack import transposed
 from .nest import lane_loop
 
 ROW = 4  # squares along the innermost axis that one turn makes
@@ -142,33 +143,10 @@ def _with_lets(lets: Sequence[tuple[Var, Expr]], body: Stmt) -> Stmt:
 
 
 def transposed_lanes(rows: Sequence[Expr], named: Callable[[Expr], Expr]) -> list[Expr]:
-    """Vectors of the columns of a square whose rows are given: by two rounds of interleaving within groups of four
-    lanes, then groups as wholes."""
-    fours: list[list[Expr]] = [[], [], [], []]  # by column of a group, of rows four by four
-    for first in range(0, len(rows), GROUP):
-        a, b, c, d = rows[first : first + GROUP]
-        pairs = [[named(_interleaved(x, y, half)) for half in (0, 1)] for x, y in ((a, b), (c, d))]
-        for column in range(GROUP):
-            x, y = (pair[column // 2] for pair in pairs)
-            fours[column].append(named(_joined_halves(x, y, column % 2)))
-    by_column = [_groups(vectors, named) for vectors in fours]
+    """Vectors of the columns of a square whose rows are given: within groups of four lanes, then groups as wholes."""
+    fours = zip(*[transposed(rows[first : first + GROUP], named) for first in range(0, len(rows), GROUP)])
+    by_column = [_groups(list(vectors), named) for vectors in fours]
     return [by_column[column % GROUP][column // GROUP] for column in range(len(rows))]
-
-
-def _interleaved(x: Expr, y: Expr, half: int) -> Expr:
-    """x0 y0 x1 y1 of every group of four, or x2 y2 x3 y3."""
-    return _of_groups(x, y, [(side, 2 * half + lane) for lane in (0, 1) for side in (0, 1)])
-
-
-def _joined_halves(x: Expr, y: Expr, half: int) -> Expr:
-    """x0 x1 y0 y1 of every group of four, or x2 x3 y2 y3."""
-    return _of_groups(x, y, [(side, 2 * half + lane) for side in (0, 1) for lane in (0, 1)])
-
-
-def _of_groups(x: Expr, y: Expr, lanes: Sequence[tuple[int, int]]) -> Expr:
-    """(side, lane) of each group of four."""
-    order = [first + lane + side * x.lanes for first in range(0, x.lanes, GROUP) for side, lane in lanes]
-    return Shuffle(x, y, tuple(order))
 
 
 def _groups(vectors: list[Expr], named: Callable[[Expr], Expr]) -> list[Expr]:

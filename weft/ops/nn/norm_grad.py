@@ -107,18 +107,27 @@ def _te_gradient(
     x: te.Tensor,
     axes: Sequence[int],
     left: Callable[[Any], Any],
-    scale: Callable[[Any], Any],
+    spread: Callable[[Any], Any],
     inner: Callable[[Any], Any],
     centred: bool,
 ) -> Callable[[Any], Any]:
-    """dx at an index of x, by what x - mean, 1 / std and gamma g are there."""
-    shared = te_mean(x, axes, "shared", lambda i: inner(i) * left(i))
+    """dx at an index of x, by what x - mean, std^2 and gamma g are there. The mean of gamma g is taken away before
+    the two are multiplied, unless it is infinite: what rounding leaves of one mean then meets nothing of the other."""
     even = te_mean(x, axes, "even", inner) if centred else None
 
+    def rest(i: Any) -> Any:
+        return inner(i) if even is None else inner(i) - even[one(i, axes)]
+
+    def apart(i: Any) -> Any:
+        if even is None:
+            return inner(i)
+        mean = even[one(i, axes)]
+        return inner(i) - te.select(te.isfinite(mean), mean, 0.0)
+
+    shared = te_mean(x, axes, "shared", lambda i: apart(i) * left(i))
+
     def element(i: Any) -> Any:
-        at, factor = one(i, axes), scale(i)
-        rest = inner(i) - even[at] if even is not None else inner(i)
-        return (rest - left(i) * (factor * factor * shared[at])) * factor
+        return (rest(i) - left(i) * (shared[one(i, axes)] / spread(i))) / te.sqrt(spread(i))
 
     return element
 
@@ -186,10 +195,10 @@ def _trailing_compute(centred: bool) -> Callable[..., Any]:
         else:
             variance = te_mean(x, axes, "mean_square", lambda i: x[i] * x[i])
             left = lambda i: x[i]
-        scale = lambda i: 1 / te.sqrt(variance[one(i, axes)] + params.epsilon)
+        spread = lambda i: variance[one(i, axes)] + params.epsilon
         inner = lambda i: g[i] * gamma[i[axes[0] :]]
-        data = _te_gradient(x, axes, left, scale, inner, centred)
-        bodies = [lambda i: g[i] * (left(i) * scale(i)), *([lambda i: g[i]] if centred else [])]
+        data = _te_gradient(x, axes, left, spread, inner, centred)
+        bodies = [lambda i: g[i] * (left(i) / te.sqrt(spread(i))), *([lambda i: g[i]] if centred else [])]
         return te.compute(x.shape, lambda *i: data(i), name="data"), *_te_sums(x, axes, bodies)
 
     return compute
@@ -258,10 +267,10 @@ def _group_compute(params: Any, g: te.Tensor, x: te.Tensor, gamma: te.Tensor) ->
     axes = tuple(range(2, split.rank))
     mean, variance = te_moments(split, axes)
     left = lambda i: x[joined(i)] - mean[one(i, axes)]
-    scale = lambda i: 1 / te.sqrt(variance[one(i, axes)] + params.epsilon)
+    spread = lambda i: variance[one(i, axes)] + params.epsilon
     inner = lambda i: g[joined(i)] * gamma[joined(i)[1]]
-    data = _te_gradient(split, axes, left, scale, inner, True)
-    bodies = [lambda i: g[i] * (left(apart(i)) * scale(apart(i))), lambda i: g[i]]
+    data = _te_gradient(split, axes, left, spread, inner, True)
+    bodies = [lambda i: g[i] * (left(apart(i)) / te.sqrt(spread(apart(i)))), lambda i: g[i]]
     return te.compute(x.shape, lambda *i: data(apart(i)), name="data"), *_te_sums(x, (1,), bodies)
 
 

@@ -49,10 +49,3 @@ class OpenKernel:
             self._pool.run(self._address, buffers, sizes, extent, eager_threads())
         else:
             self._function(buffers, sizes, 0, extent)
-
-
-def load_kernels(codes: Sequence[KernelCode]) -> list[OpenKernel]:
-    """Kernels, linked in one go; equal ones are linked once."""
-    objects = {code.name: code.code for code in codes}
-    library = load_object(list(objects.values()), objects)
-    return [OpenKernel(code, library) for code in codes]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ....te.build import KernelBuilder
@@ -89,7 +90,7 @@ def _transpose_step(
         if len(parts) == 2:
             joined = Shuffle(parts[0], parts[1], tuple(range(2 * group)))
         lines.append(b.let("line", joined))
-    for t, line in enumerate(transposed(b, lines)):
+    for t, line in enumerate(transposed(lines, partial(b.let, "t"))):
         b.store(panels, lanes_from(to + (step * group + t) * width, len(rows)), line)
 
 
@@ -118,7 +119,7 @@ def pack_rows(
         copy(row_step)
 
 
-def transposed(b: KernelBuilder, lines: Sequence[Expr]) -> list[Expr]:
+def transposed(lines: Sequence[Expr], named: Callable[[Expr], Expr]) -> list[Expr]:
     """A square of lanes transposed, and others beside it: lines[i][q + j] goes to [j][q + i]."""
     count, lanes = len(lines), lines[0].lanes
     half = count // 2
@@ -130,5 +131,5 @@ def transposed(b: KernelBuilder, lines: Sequence[Expr]) -> list[Expr]:
     vectors = list(lines)
     for _ in range(count.bit_length() - 1):
         pairs = [(vectors[i], vectors[i + half]) for i in range(half)]
-        vectors = [b.let("t", Shuffle(x, y, tuple(o))) for x, y in pairs for o in (low, high)]
+        vectors = [named(Shuffle(x, y, tuple(o))) for x, y in pairs for o in (low, high)]
     return vectors

@@ -11,10 +11,10 @@ from typing import Any
 from ....base.dtype import FLOAT32, FLOAT64, INT32
 from ....te.expr import Binary, Call, Cast, Const, Expr, Load, Var, as_expr, cast, const
 from ....te.loops import Alloc, Buffer, For, If, Let, Seq, Stmt, Store, buffer
+from ....te.simplify import simplify
 from ....te.simplify_loops import sequence, statements
 from ....te.visit import loads, postorder, rewrite, substitute
 from ...long_sums import adds
-from ..partial import with_accumulator
 
 PART = 64  # summands that are added up before they join the sum
 ABREAST = 8  # turns whose values are combined before they join: joining takes time
@@ -69,33 +69,34 @@ def _with_total(node: Alloc, totals: Totals) -> Stmt:
     return Alloc(total, rewrite(node.body, rule))
 
 
-def in_lanes(body: Stmt, var: Var, lanes: int, totals: Totals) -> Stmt:
-    """Every lane reduces its share of the loop over `var`; then the shares are combined."""
-
-    def split(node: Any) -> Any:
-        if isinstance(node, Alloc) and node.buffer.scope == "register" and _loop(node, var):
-            return _shared(node, var, lanes, totals)
-        return node
-
-    return rewrite(body, split)
+def in_lanes(body: Stmt, var: Var, lanes: int, totals: Totals | None = None) -> Stmt:
+    """Every lane reduces its share of the loop over `var`; then the shares are combined. Without totals, loops stay as
+    they are otherwise."""
+    return rewrite(body, lambda node: _shared(node, var, lanes, totals) if isinstance(node, Alloc) else node)
 
 
-def _loop(node: Stmt, var: Var) -> bool:
-    return any(isinstance(s, For) and s.var is var for s in statements(node))
+def _reduces(loop: Stmt, var: Var, acc: Buffer) -> bool:
+    """Whether a loop over `var`, or around it, reduces into this accumulator: sums stand beside sums in one body."""
+    inside = list(statements(loop)) if isinstance(loop, For) else []
+    looped = any(isinstance(node, For) and node.var is var for node in inside)
+    return looped and any(isinstance(node, Store) and node.buffer is acc for node in inside)
 
 
-def _shared(node: Alloc, var: Var, lanes: int, totals: Totals) -> Stmt:
+def _shared(node: Alloc, var: Var, lanes: int, totals: Totals | None) -> Stmt:
     acc = node.buffer
     steps = list(node.body.body) if isinstance(node.body, Seq) else [node.body]
-    place = next(i for i, s in enumerate(steps) if isinstance(s, For))
+    place = next((number for number, step in enumerate(steps) if _reduces(step, var, acc)), None)
+    if acc.scope != "register" or place is None:
+        return node
     start, loop = steps[place - 1], steps[place]
     assert isinstance(start, Store)
     own = buffer(f"{acc.name}_own", acc.dtype, (), scope="register")
     shares = buffer(f"{acc.name}_shares", acc.dtype, (lanes,), scope="scratch")
     lane, op = Var("lane"), _operation(loop, acc)
-    if acc in totals:
-        totals.add(own)
-    by_lane = cascaded(with_accumulator(rewrite(loop, lambda n: _strided(n, var, lane, lanes)), acc, own), totals)
+    by_lane = with_accumulator(rewrite(loop, lambda n: _strided(n, var, lane, lanes)), acc, own)
+    if totals is not None:
+        totals |= {own} if acc in totals else set()
+        by_lane = cascaded(by_lane, totals)
     share = sequence([Store(own, (), start.value), by_lane, Store(shares, (lane,), own[()])])
     parts: list[Stmt] = [
         For(lane, as_expr(lanes), Alloc(own, share), "vector"),
@@ -109,10 +110,25 @@ def _strided(node: Any, var: Var, lane: Var, lanes: int) -> Any:
     """The loop as one lane runs it: every so many turns, the last one only if there is one."""
     if not (isinstance(node, For) and node.var is var):
         return node
-    turn, full = Var("turn"), node.extent // lanes
+    turn, full = Var("turn"), simplify(node.extent // lanes)
     main = For(turn, full, substitute(node.body, {var: turn * lanes + lane}))
-    last = full * lanes + lane
+    last, rest = full * lanes + lane, simplify(node.extent % lanes)
+    if isinstance(rest, Const) and not int(rest.value):
+        return main
     return Seq((main, If(last < node.extent, substitute(node.body, {var: last}))))
+
+
+def with_accumulator(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    """The statement with another accumulator."""
+
+    def change(node: Any) -> Any:
+        if isinstance(node, Load) and node.source is old:
+            return Load(new, node.indices)
+        if isinstance(node, Store) and node.buffer is old:
+            return Store(new, node.indices, node.value, node.mask)
+        return node
+
+    return rewrite(stmt, change)
 
 
 def _operation(loop: Stmt, acc: Buffer) -> str:

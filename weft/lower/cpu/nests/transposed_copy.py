@@ -5,6 +5,7 @@ registers."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
@@ -82,7 +83,7 @@ def _square(
             parts = [masked_load(x, (lanes_from(rows[first + q + k], group),), inside) for q in range(0, lanes, group)]
             joined = parts[0] if len(parts) == 1 else Shuffle(parts[0], parts[1], tuple(range(2 * group)))
             lines.append(b.let("line", joined))
-        for k, line in enumerate(transposed(b, lines)):
+        for k, line in enumerate(transposed(lines, partial(b.let, "t"))):
             index = lanes_from(to + k * out_step + first, lanes)
             if limits is None:
                 b.store(out, index, line)

@@ -20,17 +20,19 @@ from ....core.ir import Fact, NodeEntry
 from ....te.build import KernelBuilder
 from ....te.expr import Binary, Call, Const, Expr, Load, Var, as_expr, cast, const, minimum
 from ....te.extents import Trace, is_open
-from ....te.loops import Buffer, Kernel, Stmt, Store
+from ....te.loops import Buffer, Kernel, Seq, Stmt, Store
 from ....te.reducers import accumulator_dtype, combine, identity
 from ....te.schedule import bind_shared
 from ....te.tensor import Tensor
 from ....te.visit import Interner, free_of, loads, postorder, rewrite, substitute
 from ...axes import Axis
+from ...chunks import in_chunks
 from ...group import LoweredKernel, Temporary, joined_tensors, kernel_name, tensors_of
 from ...long_sums import finished
-from ...rows import RowResult, Rows, RowStage, find_rows
+from ...rows import Columns, RowResult, Rows, RowStage, find_rows, has_columns
 from ...stages import stages
 from ..nest import lane_loop
+from ..nests.hoist import vector_loop
 from ..nests.open_stages import nest_kernel
 from ..stage import lower_group
 
@@ -63,10 +65,15 @@ def compute_kernels(
 ) -> list[LoweredKernel]:
     """The kernels of a computation whose sizes are arguments: of rows, or one for each stage. What has no place yet
     gets one between them."""
-    made = _in_rows(name, inputs, outputs, places, target)
+    made = _in_rows(name, inputs, outputs, places, target) if has_columns(inputs, outputs) else []
     if made:
         return made
-    order = stages(inputs, outputs)
+    chunked = in_chunks(inputs, outputs)
+    places |= {tensor: places[output] for output, tensor in zip(outputs, chunked)}
+    made = _in_rows(name, inputs, chunked, places, target)
+    if made:
+        return made
+    order = stages(inputs, chunked)
     for tensor in order:
         places.setdefault(tensor, Temporary(len(places), tensor.shape, tensor.dtype))
     computes = any(_calls(tensor.body) for tensor in order if tensor.body is not None)
@@ -74,14 +81,47 @@ def compute_kernels(
 
 
 def _in_rows(
-    name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], places: Mapping[Tensor, Hashable], target: CpuTarget
+    name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], places: dict[Tensor, Hashable], target: CpuTarget
 ) -> list[LoweredKernel]:
-    """The kernel of outputs that are computed in rows; none where they are not."""
+    """The kernel of outputs that are computed in rows, and what adds up sums across rows; none where they are not."""
     rows = find_rows(inputs, outputs, target.caches[1])
     if rows is None:
         return []
+    totals = rows.columns.totals if rows.columns is not None else {}
+    places |= {part: Temporary(len(places) + n, part.shape, part.dtype) for n, part in enumerate(totals)}
     kernel = _RowKernel(name, rows, target).kernel()
-    return [LoweredKernel(kernel, tuple([places[tensor] for tensor in rows.buffers]), _work(rows))]
+    made = [LoweredKernel(kernel, tuple([places[tensor] for tensor in rows.buffers]), _work(rows))]
+    if rows.columns is not None:
+        ends = (*totals, *totals.values())
+        added = _with_equal(_totals_kernel(f"{name}_totals", rows.columns, target), rows)
+        made.append(LoweredKernel(added, tuple([places[tensor] for tensor in ends]), prod(ends[0].shape) * len(ends)))
+    return made
+
+
+def _totals_kernel(name: str, columns: Columns, target: CpuTarget) -> Kernel:
+    """Adds up parts that lie one after the other, neighbours in lanes."""
+    b, first = KernelBuilder(name), next(iter(columns.totals))
+    parts = [b.arg("part", part.dtype, (prod(part.shape),)) for part in columns.totals]
+    width, lanes = prod(columns.totals[first].shape), target.lanes(first.dtype)
+    results = [b.arg("total", total.dtype, (width,)) for total in columns.totals.values()]
+    with b.parallel("p", (width + (lanes - 1)) // lanes) as p, b.vector("lane", lanes) as lane:
+        j = p * lanes + lane
+        with b.when(j < width):
+            sums = [b.alloc("sum", FLOAT64, (), scope="register") for _ in parts]
+            for total in sums:
+                b.store(total, (), 0)
+            with b.loop("part", columns.parts) as number:
+                for part, total in zip(parts, sums):
+                    b.store(total, (), total[()] + cast(part[number * width + j], FLOAT64))
+            for total, result in zip(sums, results):
+                b.store(result, j, cast(total[()], result.dtype))
+    return finished(b.finish())
+
+
+def _with_equal(kernel: Kernel, rows: Rows) -> Kernel:
+    """The kernel with one argument for those that are equal in all calls."""
+    traces = [axis.extent.trace for axis in (*rows.reduced, *rows.kept) if is_open(axis.extent)]
+    return replace(kernel, body=substitute(kernel.body, traces[0].equal)) if traces else kernel
 
 
 def _work(rows: Rows) -> Any:
@@ -99,21 +139,26 @@ class _RowKernel:
     def __init__(self, name: str, rows: Rows, target: CpuTarget) -> None:
         self.b, self.rows = KernelBuilder(name), rows
         self.vars = [axis.var for axis in rows.reduced]
-        self.lanes = min(target.lanes(dtype) for dtype in self._dtypes())
         self.is_open = any(is_open(axis.extent) for axis in rows.reduced)
         self.known: dict[Var, Expr] = {}  # indices of the row, results of its reductions
         intern = Interner()
         self.stages = [stage._replace(body=intern(stage.body)) for stage in rows.stages]
         self.results = [result._replace(value=intern(result.value)) for result in rows.results]
+        runs = rows.columns.runs if rows.columns is not None else []
+        self.runs = [(stage._replace(body=intern(stage.body)), result) for stage, result in runs]
         self.each = [result for result in self.results if result.is_each]
         nodes = {id(node) for node in postorder([result.value for result in self.each])}
         again = [stage for stage in self.stages if id(stage.body) in nodes and _calls(stage.body)]
         self.saving = again[-1] if again else None  # whose exponentials the elements need again
         self.saved: Buffer | None = None
         self.cached, self.lane = target.caches[1], tuple[Expr, ...]()
+        self.lanes = min(target.lanes(dtype) for dtype in self._dtypes())
 
     def kernel(self) -> Kernel:
         b, kept = self.b, self.rows.kept
+        columns = self.rows.columns
+        if columns is not None and columns.block is not None:
+            return self._in_blocks(columns)
         inner = None if self.rows.in_row else kept[-1]
         outer = kept if inner is None else kept[:-1]
         blocks = 1 if inner is None else (inner.extent + (self.lanes - 1)) // self.lanes
@@ -126,16 +171,33 @@ class _RowKernel:
                 self._row()
             else:
                 self._neighbours(inner, b.let("block", p % blocks))
-        made = finished(replace(b.finish(), buffers=tuple(self.rows.buffers.values())))
-        traces = [axis.extent.trace for axis in self.rows.reduced if is_open(axis.extent)]
-        return replace(made, body=substitute(made.body, traces[0].equal)) if traces else made
+        return self._finished()
+
+    def _in_blocks(self, columns: Columns) -> Kernel:
+        """Turns that go through some rows, and add up what those have in common."""
+        b, block, (head, *inner) = self.b, columns.block, self.rows.kept
+        width = prod(axis.extent for axis in (*inner, *self.rows.reduced))
+        with b.parallel("p", (head.extent + (block - 1)) // block) as p:
+            self.known[columns.turn], j = p, Var("j")
+            own = [result.buffer for result in self.each if result.adds]
+            zeros = [Store(buffer, (p * width + j,), const(0, buffer.dtype)) for buffer in own]
+            b.emit(lane_loop(j, 0, width, self.lanes, Seq(tuple(zeros))))
+            first = b.let("first", p * block)
+            with b.loop("row", minimum(as_expr(head.extent) - first, block)) as row, self._loops(inner) as at:
+                self.known |= {head.var: b.let("row", first + row), **at}
+                self._row()
+        return self._finished()
+
+    def _finished(self) -> Kernel:
+        return _with_equal(finished(replace(self.b.finish(), buffers=tuple(self.rows.buffers.values()))), self.rows)
 
     def _dtypes(self) -> list[DType]:
         """Of what each turn reads and writes."""
-        bodies = [*(stage.body for stage in self.rows.stages), *(result.value for result in self.rows.results)]
+        stages = [*self.rows.stages, *(stage for stage, _ in self.runs)]
+        bodies = [*(stage.body for stage in stages), *(result.value for result in self.rows.results)]
         read = [load for body in bodies for load in loads(body) if not (self.rows.in_row and free_of(load, self.vars))]
         written = [result.buffer.dtype for result in self.rows.results if result.is_each]
-        return [*map(_accumulated, self.rows.stages), *(load.dtype for load in read), *written]
+        return [*map(_accumulated, stages), *(load.dtype for load in read), *written]
 
     def _passes(self) -> Iterator[list[RowStage]]:
         """Stages that are reduced in one walk: none of them reads what another one gives."""
@@ -153,17 +215,31 @@ class _RowKernel:
         *outer, inner = self.rows.reduced
         self._save([axis.extent for axis in self.rows.reduced])
         for together in self._passes():
-            self._reduced(together)
+            self._reduced(together, self.rows.reduced)
         self._results()
+        self._runs()
         if self.each:
             stores = self._stores()
             with self._loops(outer) as at:
                 own = bind_shared([substitute(store, at) for store in stores])
-                self.b.emit(lane_loop(inner.var, 0, inner.extent, self.lanes, own))
+                self.b.emit(vector_loop(inner.var, 0, inner.extent, self.lanes, own))
 
-    def _reduced(self, together: list[RowStage]) -> None:
+    def _runs(self) -> None:
+        """Sums along the last axis, which stand for themselves."""
+        *outer, inner = self.rows.reduced
+        if not self.runs:
+            return
+        with self._loops(outer) as at:
+            self.known |= at
+            self._reduced([stage for stage, _ in self.runs], [inner])
+            for _, result in self.runs:
+                self.b.emit(self._store(result, result.value))
+        for axis in outer:
+            del self.known[axis.var]
+
+    def _reduced(self, together: list[RowStage], axes: Sequence[Axis]) -> None:
         """Reductions of the row: in the lanes first, then over them in a fixed order."""
-        b, length = self.b, self.rows.reduced[-1].extent
+        b, length = self.b, axes[-1].extent
         lanes = self.lanes if is_open(length) else min(self.lanes, length)
         full, rest = divmod(length, lanes)
         computes = any(_calls(stage.body) for stage in together)  # for longer than an addition takes
@@ -172,12 +248,12 @@ class _RowKernel:
         shares = [b.alloc("shares", self._total(stage), (lanes,)) for stage in together]
         with self._vector(lanes) as lane:
             after = as_expr(full * lanes) + lane if is_open(length) else None
-            values = self._over(together, bodies, full, lambda turn: turn * lanes + lane, abreast, after)
+            values = self._over(together, bodies, axes, full, lambda turn: turn * lanes + lane, abreast, after)
             for share, value in zip(shares, values):
                 b.store(share, lane, value)
         if not is_open(rest) and rest:
             with self._vector(rest) as lane:
-                values = self._over(together, bodies, 1, lambda turn: full * lanes + lane, 1)
+                values = self._over(together, bodies, axes, 1, lambda turn: full * lanes + lane, 1)
                 for stage, share, value in zip(together, shares, values):
                     b.store(share, lane, combine(stage.combiner, share[lane], value))
         for stage, share in zip(together, shares):
@@ -221,7 +297,7 @@ class _RowKernel:
     def _each_row(self) -> None:
         length = self.rows.reduced[-1].extent
         for together in self._passes():
-            values = self._over(together, self._hoisted(together), length, lambda turn: turn, 1)
+            values = self._over(together, self._hoisted(together), self.rows.reduced, length, lambda turn: turn, 1)
             for stage, value in zip(together, values):
                 self._know(stage, value)
         self._results()
@@ -260,6 +336,7 @@ class _RowKernel:
         self,
         together: Sequence[RowStage],
         bodies: Sequence[Expr],
+        axes: Sequence[Axis],
         turns: Any,
         place: Callable[[Expr], Expr],
         abreast: int,
@@ -268,7 +345,7 @@ class _RowKernel:
         """Reductions of a row over turns of its innermost axis, some side by side, and over the element `after` them if
         it is in the row. Where it is an argument how many there are, they are in parts, which are added up in a
         wider dtype."""
-        b, (*outer, inner) = self.b, self.rows.reduced
+        b, (*outer, inner) = self.b, axes
         count = abreast if is_open(turns) else max(min(abreast, turns), 1)
         groups, rest = divmod(turns, count)
         totals = [self._accumulator(stage, self._total(stage)) for stage in together] if self.is_open else []
@@ -278,6 +355,8 @@ class _RowKernel:
 
         own = [] if totals else accumulators(count)
         with self._loops(outer) as at:
+            if outer:
+                bodies = self._bound([substitute(body, at) for body in bodies], [inner.var])
 
             def step(number: int, turn: Expr) -> None:
                 self._step(together, bodies, own[number], {**at, inner.var: turn})
@@ -358,16 +437,16 @@ class _RowKernel:
         return [self._store(result, value) for result, value in zip(self.each, self._bound(values))]
 
     def _store(self, result: RowResult, value: Expr) -> Store:
-        stored = cast(substitute(value, self.known), result.buffer.dtype)
-        return Store(result.buffer, (substitute(result.place, self.known),), stored)
+        stored, place = cast(substitute(value, self.known), result.buffer.dtype), substitute(result.place, self.known)
+        return Store(result.buffer, (place,), result.buffer[place] + stored if result.adds else stored)
 
     def _hoisted(self, together: Sequence[RowStage]) -> list[Expr]:
         return self._bound([stage.body for stage in together])
 
-    def _bound(self, bodies: Sequence[Expr]) -> list[Expr]:
-        """Bodies over what is known, with all that is the same for the whole row bound before them; a division by such
-        a value becomes a multiplication."""
-        intern = Interner()
+    def _bound(self, bodies: Sequence[Expr], moving: Sequence[Var] | None = None) -> list[Expr]:
+        """Bodies over what is known, with all that is the same for the whole row, or where only some axes move, bound
+        before them; a division by such a value becomes a multiplication."""
+        intern, moving = Interner(), self.vars if moving is None else moving
         made: dict[int, Expr] = {}
 
         def bind(label: str, value: Expr) -> Expr:
@@ -381,9 +460,9 @@ class _RowKernel:
                 return node
             if not is_float(node.dtype) and not isinstance(node, Load):  # index arithmetic
                 return node
-            if free_of(node, self.vars):
+            if free_of(node, moving):
                 return node if isinstance(node, Var) else bind("same", node)
-            if isinstance(node, Binary) and node.op == "div" and free_of(node.b, self.vars):
+            if isinstance(node, Binary) and node.op == "div" and free_of(node.b, moving):
                 return node.a * bind("inverse", const(1, node.dtype) / node.b)
             return node
 
