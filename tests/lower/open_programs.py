@@ -5,10 +5,10 @@ from functools import partial
 import numpy as np
 from codegen.guard import guarded
 
-from weft.base.addresses import address_of
 from weft.compiler.open.calls import lower_compute
 from weft.compiler.open.programs import assembled
 from weft.core.op import Op
+from weft.runtime.addresses import address_of
 from weft.runtime.cpu.executor import CpuExecutor
 
 

@@ -7,7 +7,6 @@ import pytest
 from oracles import oracle
 
 import weft
-from weft.base.addresses import address_of
 from weft.base.cpu_target import host
 from weft.base.errors import DTypeError, Error, GraphError, InvalidValue, ShapeError, Unsupported
 from weft.compiler.control_flow import Subgraph
@@ -18,6 +17,7 @@ from weft.core.symbol import Group, Variable
 from weft.ops import F
 from weft.ops.control_flow import cond, control, scan, while_loop
 from weft.passes.gradient import gradients
+from weft.runtime.addresses import address_of
 from weft.runtime.executor import Executor
 
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.addresses import address_of
 from ..base.dtype import as_dtype
 from ..base.errors import Error
 from ..base.extents import names_of, substitute
@@ -24,6 +23,7 @@ from ..core.op import Op
 from ..core.symbolic import bound_symbol, names_in
 from ..ops.control_flow import holds, input_name
 from ..passes.fold_constants import constant_part
+from ..runtime.addresses import address_of
 from ..runtime.executor import Executor
 from ..runtime.functions import register_func
 from ..runtime.loading import load_executor

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...base.addresses import address_of
 from ...base.plan import BufferRef, KernelStep, Launch
+from ...runtime.addresses import address_of
 from ...runtime.cuda.context import Context
 from ...runtime.cuda.graph import PreparedKernel
 from ...runtime.cuda.memory import Borrowed

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...base.addresses import address_of
 from ...base.dtype import DType
 from ...base.errors import RunError
+from ...runtime.addresses import address_of
 from ...runtime.cuda.array import DeviceArray, device_empty
 from ...runtime.cuda.context import platform
 from ...runtime.cuda.stream import Stream, current_stream

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...base.addresses import address_of
 from ...base.cpu_target import host
 from ...base.kept import Kept
 from ...compiler.open.calls import LoweredCall, Written, lower_compute, lower_numbers, lowered_operator
 from ...compiler.open.kernels import making
 from ...compiler.open.programs import VARIANTS, open_program
 from ...core.op import Op
+from ...runtime.addresses import address_of
 from ...runtime.cpu.executor import CpuExecutor
 from ...runtime.cpu.pool import eager_threads
 from .calls import Array, Declined, facts_of, inferred

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...base.addresses import address_of
 from ...base.cpu_facts import COSTS
 from ...base.dtype import DType
 from ...lower.cpu.nests.lists import TURN, Update, list_kernel
+from ...runtime.addresses import address_of
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te import intrinsics
 from ...te.expr import Binary, Call, Expr, Var, maximum, minimum, select

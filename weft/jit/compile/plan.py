@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...base.addresses import address_of
 from ...base.errors import RunError
 from ...base.kept import Kept
 from ...eager.autograd.backward import grad as gradients_of
@@ -18,6 +17,7 @@ from ...eager.autograd.modes import enable_grad, modes
 from ...eager.autograd.node import FREED, Grad, Meta, Node
 from ...eager.recording import part_of_memory
 from ...eager.tensor.tensor import Tensor, untraced, wrap
+from ...runtime.addresses import address_of
 from ...runtime.executor import Executor
 from ...runtime.outputs import new_output
 from ...runtime.program import TensorSpec

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...base.addresses import address_of
 from ...eager.tensor.tensor import Tensor
 from ...optim.optimizer import Optimizer
 from ...optim.prepared import PreparedStep
+from ...runtime.addresses import address_of
 from .plan import Act, Segment, Table
 
 MOST_PREPARATIONS = 8  # after which a step whose optimiser is always another runs as it is

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...base.addresses import address_of
 from ...base.cpu_facts import ThreadFacts
 from ...base.cpu_target import CpuTarget
 from ...base.device import Device
@@ -20,6 +19,7 @@ from ...base.dtype import DType
 from ...base.ndarray import ALIGNMENT, NDArray, empty
 from ...base.plan import BufferRef, HostStep, KernelStep, Launch, Launched, known
 from ...base.target import Target
+from ..addresses import address_of
 from ..executor import Executor, view_at
 from ..functions import get_global_func
 from ..program import Array, Program

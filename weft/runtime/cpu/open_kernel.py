@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...base.addresses import address_of
 from ...base.cpu_facts import THREADS
 from ...base.plan import KernelCode
+from ..addresses import address_of
 from .jit import Library, load_object
 from .pool import eager_threads, thread_pool
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...base.addresses import address_of
 from ...base.plan import HostStep
+from ..addresses import address_of
 from ..profile import Piece
 from .jit import Library, load_ir
 from .pool_code import CLOCK, PIECES_PER_THREAD, has_threads

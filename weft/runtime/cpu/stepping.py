@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ...base.addresses import address_of
 from ...base.cpu_target import CpuTarget
 from ...base.errors import InvalidValue
 from ...base.ndarray import NDArray, empty
 from ...base.plan import BufferRef, HostStep, KernelStep, Slot, known
+from ..addresses import address_of
 from ..executor import view_at
 from ..functions import get_global_func
 from ..program import Array, Program

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base import dlpack
-from ...base.addresses import address_of
 from ...base.device import Device
 from ...base.dtype import BOOL, DType, as_dtype, dtype_name
 from ...base.errors import DTypeError, InvalidType, InvalidValue, ShapeError
+from ..addresses import address_of
 from ..program import Array
 from .context import platform
 from .memory import Borrowed, Pooled

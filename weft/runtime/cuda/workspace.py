@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...base.addresses import address_of
 from ...base.dtype import as_dtype
 from ...base.plan import HostStep, KernelStep, known
+from ..addresses import address_of
 from ..functions import get_global_func
 from ..program import Array, Program
 from .array import DeviceArray

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.dtype import DTYPES, FLOAT32, INT32, DType
-from ..base.shape import Shape, normalize_axis
-from ..core.graph import Graph
-from ..core.ir import Node, NodeEntry
-from ..core.passes import register_pass
-from ..core.walk import Walker, rewrite
-from ..ops.nn._windows import four_pads
-from ..ops.nn.quantised import is_one
+from ...base.dtype import DTYPES, FLOAT32, INT32, DType
+from ...base.shape import Shape, normalize_axis
+from ...core.graph import Graph
+from ...core.ir import Node, NodeEntry
+from ...core.passes import register_pass
+from ...core.walk import Walker, rewrite
+from ...ops.nn._windows import four_pads
+from ...ops.nn.quantised import is_one
 
 BYTES = (DTYPES["uint8"], DTYPES["int8"])
 # What gives some of its elements, each as it is, whatever they stand for.
