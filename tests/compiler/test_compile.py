@@ -270,7 +270,7 @@ def test_new_shapes_are_compiled_and_kept(rng):
         np.testing.assert_allclose(model(x)[0], np.exp(x) + 1, rtol=1e-6)
     assert model.specialisations == [((1, 3),), ((5, 3),), ((2, 3),)]
     assert model.compilations == 1
-    always = weft.compile(model._source.symbol, specialise="always")
+    always = weft.compile(model.source.symbol, specialise="always")
     for rows in (1, 2, 1, 5, 2):
         always(floats(rng, (rows, 3)))
     assert always.compilations == 3

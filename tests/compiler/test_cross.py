@@ -42,7 +42,7 @@ def test_code_for_another_architecture_is_saved(arch, rng, tmp_path):
     model = weft.compile(convolutional(rng), shape={"x": x.shape}, target=TARGETS[arch])
     assert model.program.objects
     assert {machine_of(code) for code in model.program.objects} == {MACHINES[arch]}
-    assert f"kernels for {model._source.target.isa}" in repr(model)
+    assert f"kernels for {model.source.target.isa}" in repr(model)
     assert len(model.report().kernels) == len(model.program.kernels)
     model.save(tmp_path / "model.weft")
     refused = f"(?s)another processor.*compiled for {arch}-linux-gnu.*this machine is {host().triple}.*target="

@@ -2,62 +2,26 @@
 run as their loops do in the interpreter. Values are PyTorch's and numpy's."""
 
 import gc
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from compiler.test_backends import Symbols, Tensors, convolutional, perceptron, randoms, residual
 from oracles import oracle
+from runtime.interpreted_cuda import interpreted
 from runtime.test_cuda_executor import fake  # noqa: F401
 
 import weft
-from weft.codegen.generator import Codegen
-from weft.compiler import backends
-from weft.compiler.backends.cuda import CUDA
-from weft.compiler.groups import forget_groups
 from weft.runtime.cuda.array import DeviceArray, to_device
-from weft.te.interpret import run_kernel
 
 torch = oracle("torch")
 sym = weft.symbol
 rng = np.random.default_rng(21)
 
 
-class Recording(Codegen):
-    """Code generation that remembers what each kernel was made from."""
-
-    kernels = {}
-
-    def code(self, kernel, code):
-        self.kernels[kernel.name] = kernel
-        return super().code(kernel, code)
-
-
-class Interpreted(dict):
-    """Kernels by name, which run as their loops do."""
-
-    def __missing__(self, name):
-        kernel = Recording.kernels[name]
-
-        def run(fake, launched):  # noqa: F811
-            count = len(kernel.buffers)
-            places, scalars = launched.parameters[:count], launched.parameters[count : count + len(kernel.scalars)]
-            memories = [fake.view(fake.word(place)) for place in places]
-            fitting = [len(m) // b.dtype.itemsize * b.dtype.itemsize for m, b in zip(memories, kernel.buffers)]
-            arrays = [m[:size].view(b.dtype) for m, size, b in zip(memories, fitting, kernel.buffers)]
-            run_kernel(kernel, arrays, [fake.word(scalar) for scalar in scalars])
-
-        return run
-
-
 @pytest.fixture
-def gpu(fake, monkeypatch):  # noqa: F811
-    fields = {name: getattr(CUDA.codegen, name) for name in CUDA.codegen.__dataclass_fields__}
-    monkeypatch.setitem(backends._backends, "cuda", replace(CUDA, codegen=Recording(**fields)))
-    fake.kernels = Interpreted()
-    forget_groups()
-    yield fake
-    forget_groups()
+def gpu(fake):  # noqa: F811
+    with interpreted(fake):
+        yield fake
     gc.collect()
 
 

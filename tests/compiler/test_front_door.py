@@ -262,8 +262,8 @@ def test_pickled_models(model, digits, tmp_path):
 
 def test_pickled_settings():
     made = weft.compile(DIGITS, threads=1, opt_level=1, shape={"input": ("n", 1, 8, 8)})
-    source = pickle.loads(pickle.dumps(made))._source
-    assert (source.threads, source.opt_level, source.target) == (1, 1, made._source.target)
+    source = pickle.loads(pickle.dumps(made)).source
+    assert (source.threads, source.opt_level, source.target) == (1, 1, made.source.target)
     assert source.shapes == {"input": ("n", 1, 8, 8)}
 
 

@@ -365,7 +365,7 @@ def test_options_of_new_tensors():
     assert isinstance(made, Tensor)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
         made.uniform_()
-    with pytest.raises(RuntimeError, match="no device 'cuda'"):
+    with pytest.raises(RuntimeError, match="a CUDA device is needed"):
         fill.rand(2, device="cuda")
     with pytest.raises(NotImplementedError):
         fill.rand(2, layout=types.sparse_coo)

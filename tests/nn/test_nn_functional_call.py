@@ -159,7 +159,7 @@ def test_data_parallel_as_a_function():
 
 @pytest.mark.parametrize("move", [lambda m: m.cuda(), lambda m: m.cuda(0), lambda m: m.xpu(), lambda m: m.to("cuda")])
 def test_there_is_no_gpu(move):
-    with pytest.raises(RuntimeError, match=r"no GPU|no device 'cuda'"):
+    with pytest.raises(RuntimeError, match=r"CUDA device is needed|no device 'xpu'|none is available"):
         move(affine(weft))
 
 

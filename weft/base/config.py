@@ -83,8 +83,9 @@ SETTINGS: dict[str, Setting] = {
     "kept_memory": Setting(
         "WEFT_KEPT_MEMORY", None, _amount, "MB of freed memory that the process keeps; default: 512 or less, 0: none"
     ),
-    "cache": Setting("WEFT_CACHE", True, _switch, "keep compiled kernels on disk"),
-    "cache_dir": Setting("WEFT_CACHE_DIR", None, str, "where compiled kernels are kept"),
+    "cache": Setting("WEFT_CACHE", True, _switch, "keep compiled kernels and models on disk"),
+    "cache_dir": Setting("WEFT_CACHE_DIR", None, str, "where compiled kernels and models are kept"),
+    "cache_megabytes": Setting("WEFT_CACHE_MB", 4096, _amount, "MB that they may take there"),
 }
 
 _overrides: ContextVar[Mapping[str, Any]] = ContextVar("weft_config", default=MappingProxyType({}))

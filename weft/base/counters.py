@@ -4,7 +4,8 @@ weft itself counts, under names that begin with `weft.`: `compiled_models_constr
 `compiled_model_invocations`, `program_cache_hit` and `program_cache_miss` (whether a model had code
 for the shapes of a call), `compile_nanoseconds`, `kernel_cache_hit` and `kernel_cache_miss`,
 `fusion_declined` (functions of tensors that are no single pass for the arguments of a call),
-`native_declined.OPERATOR.REASON` (eager calls that native code left to numpy). Executors of programs count as PyTorch's
+`native_declined.OPERATOR.REASON` (eager calls that native code left to numpy), `device_hosted.NAME` (what the host
+computed for tensors of a device). Executors of programs count as PyTorch's
 do, under names that begin with `pytorch_runtime.`: `graph_executors_constructed`, `graph_executor_invocations`,
 `execution_plan_cache_hit` and `execution_plan_cache_miss`.
 """

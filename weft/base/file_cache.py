@@ -2,7 +2,8 @@
 folder is an error: what cannot be read is not there, what cannot be written is not kept.
 
 A file is named by the hash of its key and holds: MAGIC, the SHA-256 of the rest, the length of the
-key, the key, the value. So a damaged file is never taken for ours.
+key, the key, the value. So a damaged file is never taken for ours. Large files may be mapped instead; those hold what
+their reader checks, its key among it.
 
 Code is run from here, so nobody else may put it there: whenever a file is read or written, the
 folder, and the file that is read, must be this user's own, writable by nobody else, and no link.
@@ -12,24 +13,28 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import os
+import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from . import config
 
 MAGIC = b"weft-cache-1\n"
-MAX_BYTES = 256 << 20
+MAX_BYTES = 4096 << 20
 MAX_ENTRY_BYTES = 64 << 20
+MAPPED_SHARE = 0.5  # of all bytes that one file that is mapped may have
+SPARE_SHARE = 0.25  # of what is free on the disk that it may take
 KEPT_AFTER_EVICTION = 0.8  # of the size, so that the next entries need no other search
 BYTES_BETWEEN_SEARCHES = 8 << 20
 STALE_SECONDS = 3600.0  # a temporary file this old belongs to a process that died
 _TEMPORARY = ".new."
-_SUFFIX = ".bin"
+_SUFFIX, MAPPED = ".bin", ".mapped"
 # On systems where files have owners, all is looked at through what was opened, so that nothing can
 # be exchanged between the look and the use.
 _HAS_OWNERS = hasattr(os, "geteuid") and os.open in os.supports_dir_fd
@@ -80,7 +85,8 @@ class FileCache:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._private_folder():
-                self._write(self.folder / _name(key), MAGIC + hashlib.sha256(rest).digest() + rest)
+                data = MAGIC + hashlib.sha256(rest).digest() + rest
+                self._write(self.folder / _name(key), lambda file: file.write(data))
                 self._unsearched += len(rest)
                 if self._unsearched >= BYTES_BETWEEN_SEARCHES:
                     self._unsearched = 0
@@ -88,13 +94,40 @@ class FileCache:
         except OSError:
             return
 
+    def mapped(self, key: bytes) -> memoryview | None:
+        """What `put_mapped` has written, as memory that the pages of the file are behind. What is written to it stays
+        in this process; the file may go meanwhile."""
+        try:
+            with self._private_folder() as folder:
+                path = self.folder / _name(key, MAPPED) if folder is None else _name(key, MAPPED)
+                with _opened(path, folder) as file:
+                    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+                with contextlib.suppress(OSError):
+                    os.utime(path, dir_fd=folder)
+                return memoryview(data)
+        except (OSError, ValueError):  # ValueError: it is empty
+            return None
+
+    def put_mapped(self, key: bytes, size: int, write: Callable[[BinaryIO], None]) -> bool:
+        """Keeps what `write` writes, about so many bytes; False if that cannot be."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if size > self.max_bytes * MAPPED_SHARE or size > shutil.disk_usage(self.folder).free * SPARE_SHARE:
+                return False
+            with self._private_folder():
+                self._write(self.folder / _name(key, MAPPED), write)
+                self._evict()
+        except OSError:
+            return False
+        return True
+
     def entries(self) -> list[CacheEntry]:
         """What is there, most recently used first."""
         found = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as files:
             for file in files:
                 with contextlib.suppress(OSError):
-                    if file.name.endswith(_SUFFIX):
+                    if file.name.endswith((_SUFFIX, MAPPED)):
                         facts = file.stat(follow_symlinks=False)
                         found.append(CacheEntry(file.name, facts.st_size, facts.st_mtime))
         return sorted(found, key=lambda entry: -entry.used)
@@ -144,11 +177,11 @@ class FileCache:
         finally:
             os.close(handle)
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: Path, write: Callable[[BinaryIO], object]) -> None:
         handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self.folder)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                write(file)
             os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -162,7 +195,7 @@ class FileCache:
             for entry in entries:
                 with contextlib.suppress(OSError):
                     facts = entry.stat(follow_symlinks=False)
-                    if entry.name.endswith(_SUFFIX):
+                    if entry.name.endswith((_SUFFIX, MAPPED)):
                         found.append((facts.st_mtime, facts.st_size, entry.path))
                     elif entry.name.startswith(_TEMPORARY) and _is_stale(facts):
                         os.unlink(entry.path)
@@ -186,11 +219,17 @@ def _checked(data: bytes, key: bytes) -> bytes | None:
     return bytes(rest[end:]) if rest[8:end] == key else None
 
 
-def _name(key: bytes) -> str:
-    return hashlib.sha256(key).hexdigest() + _SUFFIX
+def _name(key: bytes, suffix: str = _SUFFIX) -> str:
+    return hashlib.sha256(key).hexdigest() + suffix
 
 
 def _read(path: str | Path, folder: int | None) -> bytes:
+    with _opened(path, folder) as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path, folder: int | None) -> Iterator[BinaryIO]:
     """A file of the folder; OSError unless it is a plain one that others cannot write to."""
     flags = os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags, dir_fd=folder), "rb") as file:
@@ -199,7 +238,7 @@ def _read(path: str | Path, folder: int | None) -> bytes:
             raise PermissionError("not a plain file")
         if folder is not None:
             _must_be_private(facts)
-        return file.read()
+        yield file
 
 
 def _must_be_private(facts: os.stat_result) -> None:
@@ -221,7 +260,7 @@ def file_cache() -> FileCache | None:
     folder = cache_folder()
     if folder is None:
         return None
-    return _caches.setdefault(folder, FileCache(folder))
+    return _caches.setdefault(folder, FileCache(folder, config.get("cache_megabytes") << 20))
 
 
 def cache_folder() -> Path | None:

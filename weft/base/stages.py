@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
+from types import FrameType
 from typing import Any, NamedTuple
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
@@ -66,6 +68,10 @@ def watched(look: Look, details: bool = False) -> Iterator[None]:
         _look.reset(token)
 
 
+def is_watched() -> bool:
+    return _look.get() is not None
+
+
 def reached(title: str, maker: Callable[..., Any], value: Any, detail: bool = False) -> None:
     """Says that a stage is done: what a function made, and where that function is written."""
     look, details = _look.get() or (None, False)
@@ -88,3 +94,29 @@ def _file_of(maker: Callable[..., Any]) -> str:
     code = getattr(inspect.unwrap(maker), "__code__", None)
     file = code.co_filename if code is not None else ""
     return file.removeprefix(_PACKAGE).replace(os.sep, "/") if file.startswith(_PACKAGE) else os.path.basename(file)
+
+
+# Who registers rules: weft's own modules as they load, or somebody else. What is kept of whole models serves only while
+# nobody else has.
+
+_OWN = __name__.split(".")[0]
+_foreign = False
+
+
+def running_module() -> str:
+    """The module whose own code, on top of all functions that it called, runs now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_globals["__name__"])
+
+
+def note_registration() -> None:
+    """Says that a rule was registered that may change what becomes of a model."""
+    global _foreign
+    _foreign = _foreign or running_module().split(".")[0] != _OWN
+
+
+def has_foreign_rules() -> bool:
+    """Whether anything was registered but by weft's modules as they loaded."""
+    return _foreign

@@ -6,8 +6,6 @@
 from importlib import import_module
 from typing import Any
 
-from . import graph_functions as graph_functions  # a pass of every graph, whoever made it
-
 _MODULES = tuple("build_module graph_attr graph_functions graph_util lr_scheduler optimizer".split())
 _NAMES = {
     "build": "build_module",

@@ -6,12 +6,9 @@ target, LLVM's version, and the text of the modules that lower and generate code
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Callable, Hashable, Iterable
-from functools import lru_cache, partial
-from glob import glob
+from functools import partial
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
@@ -24,15 +21,7 @@ from ..core.ir import Node
 from ..core.op import Op
 from ..lower.group import Temporary
 from ..lower.lowering import bodies_of
-from ..version import __version__
-
-PACKAGE = os.path.dirname(os.path.dirname(__file__))
-# What lowering depends on, and what writes and reads its results.
-SOURCES = (
-    *[f"{room}/**/*.py" for room in ("base", "codegen", "core", "lower", "ops", "te")],
-    "compiler/disk_cache.py",
-    "compiler/open/*.py",
-)
+from .kept.fingerprint import fingerprint
 
 
 class CompiledKernel(NamedTuple):
@@ -42,17 +31,6 @@ class CompiledKernel(NamedTuple):
     code: KernelCode
     arguments: tuple[Hashable, ...]
     work: int
-
-
-@lru_cache(8)
-def fingerprint(more: tuple[str, ...] = ()) -> str:
-    """A hash of the compiler itself, and of more sources."""
-    digest = hashlib.sha256(__version__.encode())
-    for name in sorted(n for s in (*SOURCES, *more) for n in glob(s, root_dir=PACKAGE, recursive=True)):
-        with open(os.path.join(PACKAGE, name), "rb", buffering=0) as file:
-            digest.update(name.encode())
-            digest.update(file.read())
-    return digest.hexdigest()
 
 
 def group_key(signature: Hashable, nodes: Iterable[Node]) -> bytes | None:

@@ -1,50 +1,46 @@
 """`compile`: a model in, something to call out. Sizes that are left open are open in its code, too, where that can be
-written so; what cannot is compiled for each size when that is first seen, and kept."""
+written so; what cannot is compiled for each size when that is first seen, and kept.
+
+What has been compiled before runs by this module and the runtime alone: the compiler (`opening.py`) loads where there
+is something to compile, and the model is read where somebody asks for its graph."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..base import counters
-from ..base.dtype import DType, as_dtype, dtype_name
-from ..base.errors import InvalidType, InvalidValue, NotFound, RunError, ShapeError, Unsupported
+from ..base.dtype import DType, dtype_name
+from ..base.errors import InvalidValue, RunError, ShapeError, Unsupported
 from ..base.extents import bound_names, names_of, substitute
-from ..base.ndarray import array
-from ..base.shape import Dim, Shape, StaticShape, freed, given_shapes, is_static, show_dims, unify
+from ..base.forks import renewed_lock
+from ..base.shape import Dim, Shape, StaticShape, freed, is_static, show_dims
 from ..base.shown import as_html, bytes_text
 from ..base.target import Target
-from ..core.graph import Graph
-from ..core.infer import shape_hint
-from ..core.ir import Node, NodeEntry, topo_order
-from ..core.symbol import Symbol
-from ..frontend.about import metadata_of, unread_inputs
-from ..frontend.emitter import TEXT, TEXTS
-from ..frontend.files import from_file, from_memory, is_program
 from ..runtime.artifact import LoadedModel, load, save_program
 from ..runtime.bound import BoundStep, bound_input
 from ..runtime.executor import Executor, zeros
-from ..runtime.inputs import as_input, as_sequence, as_text, by_name, check_known, check_names, on_host
-from ..runtime.loading import profiled
+from ..runtime.inputs import as_input, by_name, check_known, check_names, on_host
+from ..runtime.loading import load_executor, profiled, runs_here
 from ..runtime.outputs import given_outputs
 from ..runtime.profile import PROFILE_ROUNDS, Profile, host_profile, joined
 from ..runtime.program import Array, Program, TensorSpec, listed
 from ..runtime.report import Report, open_report, report_of
-from .backends import backend_of
-from .initial_values import initialised
-from .model_source import ModelSource, checked_precision, checked_specialise, packed, unpacked
-from .mutation import written_variables
+from .kept.models import Kept, KeptFile, kept_file
 from .parts.delivery import Delivery
-from .parts.part import Look
-from .parts.schedule import Schedule
-from .prepare import as_arrays
-from .stages import reached
+from .parts.ready import Look, Ready, ReadySchedule
+
+if TYPE_CHECKING:
+    from ..core.graph import Graph
+    from .model_source import ModelSource
+    from .parts.schedule import Schedule
 
 Progress = Callable[[int, int], None]
 Shapes = tuple[Any, ...]  # of all inputs, in order; behind them, the bytes of values that decide
@@ -60,6 +56,26 @@ class InputSpec(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name}: {dtype_name(self.dtype) if self.dtype else 'any'}[{show_dims(self.shape)}]"
+
+
+Reader = Callable[[Any, InputSpec], Any]
+
+
+class Front(NamedTuple):
+    """What a model shows: inputs and outputs, inputs that a file declares and nothing reads, and how those inputs are
+    taken that are no arrays."""
+
+    inputs: list[InputSpec]
+    outputs: list[InputSpec]
+    unread: frozenset[str]
+    readers: Mapping[str, Reader]
+
+
+class ReadModel(NamedTuple):
+    """What a model was made from, and its graph with what is known of each value before any pass has run."""
+
+    source: ModelSource
+    graph: Graph
 
 
 def compile(
@@ -101,56 +117,64 @@ def compile(
     array([[0., 2.],
            [3., 0.]], dtype=float32)
     """
-    if isinstance(model, (str, os.PathLike)) and is_program(Path(model)):
+    options: dict[str, Any] = {"shape": shape, "dtype": dtype, "params": params, "target": target}
+    options |= {"precision": precision, "opt_level": opt_level, "specialise": specialise}
+    file = kept_file(model, options)
+    kept = None if file is None else file.found()
+    if file is not None and kept is not None:
+        return _ready(file, kept, threads, progress)
+    if isinstance(model, (str, os.PathLike)) and _opening().is_program(Path(model)):
         return _loaded(model, threads, shape, dtype, params)
-    made = opened(
-        model,
-        shape=shape,
-        dtype=dtype,
-        params=params,
-        target=target,
-        threads=threads,
-        precision=precision,
-        opt_level=opt_level,
-        specialise=specialise,
-    )
+    made = opened(model, threads=threads, **options)
     made.prepare_known(progress)
+    if file is not None:
+        made.keep_as(file)
     return made
 
 
-def opened(
-    model: Any,
-    *,
-    shape: Mapping[str, Sequence[Dim]] | None = None,
-    dtype: Mapping[str, Any] | None = None,
-    params: Mapping[str, Any] | None = None,
-    target: str | Target = "cpu",
-    threads: int | None = None,
-    precision: str = "fp32",
-    opt_level: int = 3,
-    specialise: str = "never",
-) -> CompiledModel:
-    """The model read and typed, with no code yet: that is made in its first run, or by `prepare_known`."""
-    if opt_level not in (0, 1, 2, 3):
-        raise InvalidValue(f"opt_level {opt_level!r}", why="it is 0, 1, 2 or 3")
-    chosen = Target.create(target)
-    numbers = checked_precision(precision, chosen)
-    options = backend_of(chosen).precisions[numbers].options
-    chosen = chosen.changed(**options) if options else chosen
-    _check_runtime(chosen, threads)
-    dtypes = _given_dtypes(dtype)
-    symbol, own_params, shapes = _model(model, given_shapes(shape))
-    values = {**own_params, **_copies(params)}
-    _check_given({**shapes, **dtypes}, symbol, values)
-    when = checked_specialise(specialise)
-    source = ModelSource(symbol, values, shapes, dtypes, chosen, threads, opt_level, when, numbers)
-    return CompiledModel(source)
+def opened(model: Any, **options: Any) -> CompiledModel:
+    """The model read and typed, with no code yet: that is made in its first run, or by `prepare_known`. Options are
+    those of `compile`."""
+    opening = _opening()
+    made: CompiledModel = opening.opened(opening.source_of(model, **options))
+    return made
 
 
-def _check_runtime(target: Target, threads: int | None) -> None:
-    """Raises where nothing makes or runs such code. Code for another machine can be made here, and saved."""
-    with suppress(Unsupported):
-        backend_of(target).runtime.check(target, threads)
+def _opening() -> Any:
+    """The compiler, which is loaded where something is compiled."""
+    return import_module(".opening", __package__)
+
+
+def _ready(file: KeptFile, kept: Kept, threads: int | None, progress: Progress | None) -> CompiledModel:
+    """The model that is kept for a file."""
+    start = counters.time_point()
+    program, note = kept
+    specs = program.inputs, program.outputs
+    inputs, outputs = ([InputSpec(spec.name, spec.extents, spec.dtype) for spec in side] for side in specs)
+    front = Front(inputs, outputs, frozenset(note["unread"]), {})
+    whole = Ready([spec.name for spec in inputs], [spec.name for spec in outputs])
+    whole.keep(tuple(spec.shape for spec in inputs), load_executor(program, threads))
+    program.facts.update(cache_hits=len(program.kernels), total_seconds=(counters.time_point() - start) / 1e9)
+    if progress is not None:
+        progress(len(program.kernels), len(program.kernels))
+    return CompiledModel(front, ReadySchedule(whole), _Reading(file, threads))
+
+
+class _Reading:
+    """Reads a model file when its graph is first asked for."""
+
+    def __init__(self, file: KeptFile, threads: int | None) -> None:
+        self._file, self._threads = file, threads
+        self._lock = renewed_lock()
+        self._read: ReadModel | None = None
+
+    def __call__(self) -> ReadModel:
+        with self._lock:
+            if self._read is None:
+                opening = _opening()
+                source = opening.source_of(self._file, threads=self._threads, **self._file.options)
+                self._read = opening.typed(source)
+            return self._read
 
 
 def _loaded(path: str | os.PathLike[str], threads: int | None, *options: object) -> LoadedModel:
@@ -160,60 +184,6 @@ def _loaded(path: str | os.PathLike[str], threads: int | None, *options: object)
             hint="compile the model file again with others",
         )
     return load(path, threads)
-
-
-class _Model(NamedTuple):
-    symbol: Symbol
-    params: dict[str, Array]
-    shapes: Mapping[str, Shape]  # that are given, and what the model says of the same inputs
-
-
-def _model(model: Any, shapes: Mapping[str, tuple[Dim, ...]]) -> _Model:
-    if isinstance(model, Symbol):
-        return _Model(model, {}, shapes)
-    if isinstance(model, (tuple, list)) and len(model) == 2 and isinstance(model[0], Symbol):
-        return _Model(model[0], _copies(model[1]), shapes)
-    if isinstance(model, (str, os.PathLike)):
-        read: tuple[Any, Any] | None = from_file(Path(model), shapes)
-    else:
-        read = from_memory(model, shapes)
-    if read is None:
-        raise InvalidType(
-            f"a value of type {type(model).__name__} is no model that weft reads",
-            hint="give the path or the bytes of a model file, an onnx.ModelProto, a Symbol, or a (Symbol, params) pair",
-        )
-    symbol, params = read
-    reached("model", from_file, symbol)
-    return _Model(symbol, as_arrays(params), _with_hints(symbol, shapes))
-
-
-def _copies(params: Mapping[str, Any] | None) -> dict[str, Array]:
-    """Parameters that nobody else changes: all code of the model reads this one copy."""
-    return {name: array(value).numpy() for name, value in as_arrays(params).items()}
-
-
-def _with_hints(symbol: Symbol, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Given shapes with the numbers that an importer has put on variables; without inputs that no
-    operator reads, which importers drop."""
-    variables = [node for node in topo_order(symbol.outputs) if node.op is None]
-    return {node.name: unify(shapes[node.name], shape_hint(node)) for node in variables if node.name in shapes}
-
-
-def _given_dtypes(dtypes: Any) -> dict[str, DType]:
-    if not isinstance(dtypes, Mapping | None):
-        raise InvalidType(
-            f"dtypes are given by the names of inputs, not as a {type(dtypes).__name__}", hint='dtype={"x": "float32"}'
-        )
-    return {name: as_dtype(value) for name, value in (dtypes or {}).items()}
-
-
-def _check_given(names: Iterable[str], symbol: Symbol, params: Mapping[str, Array]) -> None:
-    """What is said about an input must be about one that there is."""
-    own = symbol.list_input_names()
-    for name in names:
-        if name not in own:
-            inputs = [known for known in own if known not in params]
-            raise NotFound(f"the model has no input {name!r}", why="its inputs: " + ", ".join(inputs))
 
 
 class Profiling:
@@ -244,31 +214,23 @@ class Profiling:
 class CompiledModel:
     """A model ready to run. May be called from many threads at once."""
 
-    def __init__(self, source: ModelSource) -> None:
-        plain = Graph(source.symbol.outputs)
-        graph, initial = initialised(plain, source.params, source.shapes, source.dtypes)
-        source = source._replace(params={**source.params, **initial})
-        _check_immutable(graph, source.params)
-        self._source = source
-        self._graph = graph
-        self._specs: dict[str, InputSpec] = _input_specs(graph, source.params)
-        self.inputs: list[InputSpec] = list(self._specs.values())
-        variables = [graph.indexed.nodes[number] for number in graph.indexed.variables]
-        self._kinds = {node.name: node.attrs["__kind__"] for node in variables if "__kind__" in node.attrs}
-        self._unread = frozenset(unread_inputs(source.symbol)) - self._specs.keys()
-        self.outputs: list[str] = source.symbol.list_output_names()
-        self._schedule = Schedule(graph, source, list(self._specs))
-        self._whole = self._schedule.whole
+    def __init__(self, front: Front, schedule: Schedule | ReadySchedule, read: Callable[[], ReadModel]) -> None:
+        self.inputs, self._output_specs, self._unread, self._readers = front
+        self.outputs: list[str] = [spec.name for spec in front.outputs]
+        self._specs = {spec.name: spec for spec in front.inputs}
+        self._schedule = schedule
+        self._whole = schedule.whole
         self._check_shapes = _ShapeCheck(self.inputs)
         if self._whole is not None:
             self._whole.check = self._check_shapes
+        self._read_again = read
         self._closed = False
         counters.add_stat_value("weft.compiled_models_constructed", 1)
 
     @property
     def graph(self) -> Graph:
         """The model as it was read, with what is known of each value before any pass has run."""
-        return self._graph
+        return self._read_again().graph
 
     @property
     def is_whole(self) -> bool:
@@ -278,12 +240,13 @@ class CompiledModel:
     @property
     def source(self) -> ModelSource:
         """What it was made from, and how it is compiled."""
-        return self._source
+        return self._read_again().source
 
     @property
     def metadata(self) -> dict[str, Any]:
         """What the model file says of itself: producer, opsets, properties; empty where it says nothing."""
-        return metadata_of(self._source.symbol)
+        found: dict[str, Any] = import_module("..frontend.about", __package__).metadata_of(self.source.symbol)
+        return found
 
     # Running
 
@@ -325,10 +288,8 @@ class CompiledModel:
         return inputs
 
     def _value(self, value: Any, spec: InputSpec) -> Any:
-        kind = self._kinds.get(spec.name)
-        if kind is None:
-            return as_input(value, spec)
-        return as_text(value, spec) if kind == TEXT else as_sequence(value, spec, kind == TEXTS)
+        reader = self._readers.get(spec.name)
+        return as_input(value, spec) if reader is None else reader(value, spec)
 
     def bind(self, inputs: Mapping[str, Any] | None = None, out: Any = None) -> BoundStep:
         """A step over memory that stays: `step()` reads these arrays as they are then and writes those of `out`,
@@ -358,7 +319,7 @@ class CompiledModel:
             if not executor.program.written:
                 return executor.bind(values, out)
         results = [None] * len(self.outputs) if out is None else given_outputs(out, self.outputs)
-        for number, spec in enumerate(self._output_specs()):
+        for number, spec in enumerate(self._output_specs):
             if results[number] is None:
                 results[number] = zeros(_made_spec(spec, names, "output"))
         run = partial(self.__copy__().run, values, results)
@@ -425,20 +386,20 @@ class CompiledModel:
         programs = self._programs()
         if not programs:
             waiting = [spec for spec in self.inputs if not is_static(spec.shape)]
-            return open_report(waiting, str(self._source.target), *self._known())
+            return open_report(waiting, str(self.source.target), *self._known())
         tried = [tried for part in self._schedule.compiled() for tried in part.tried]
         return report_of(programs, self._schedule.host_steps, tried)
 
     def _known(self) -> tuple[list[str], int]:
         """What a report can tell before there is code: operators, parameters and outputs; bytes of the parameters."""
-        indexed = self._graph.indexed
+        indexed = self.graph.indexed
         names = {indexed.nodes[number].name for number in indexed.variables}
-        values = [value for name, value in self._source.params.items() if name in names]
+        values = [value for name, value in self.source.params.items() if name in names]
         size = sum(value.nbytes for value in values)
         told = (
             f"{indexed.num_nodes - len(indexed.variables)} operators, {sum(value.size for value in values)} parameters"
         )
-        return [f"{told} ({bytes_text(size)})", f"outputs: {listed(self._output_specs())}"], size
+        return [f"{told} ({bytes_text(size)})", f"outputs: {listed(self._output_specs)}"], size
 
     def profile(self, *args: Any, rounds: int = PROFILE_ROUNDS, **kwargs: Any) -> Profile:
         """How long each kernel takes on these inputs, given as to a call: best times, GFLOP/s, GB/s, and how near that
@@ -506,6 +467,23 @@ class CompiledModel:
         assert program is not None
         save_program(program, path)
 
+    def keep_as(self, file: KeptFile) -> None:
+        """Keeps what was compiled for other processes, under the file that it was read from. Then the graph and the
+        weights are read again where they are asked for."""
+        whole = self._whole
+        program = None if whole is None or whole.deciding or self._readers else whole.program
+        if whole is None or program is None or program.written or program.open_sizes or not runs_here(program):
+            return
+        source = self.source
+        if _opening().is_spread(source.symbol) or not file.keep(program, {"unread": sorted(self._unread)}):
+            return
+        made = Ready(whole.inputs, whole.outputs)
+        for key, executor in whole.executors.items():
+            made.keep(key, executor)
+        made.check, made.compilations = self._check_shapes, whole.compilations
+        self._schedule, self._whole = ReadySchedule(made), made
+        self._read_again = _Reading(file, source.threads)
+
     def close(self) -> None:
         """Gives the memory of code and workspaces back, as soon as calls that now run are done."""
         self._closed = True
@@ -522,24 +500,22 @@ class CompiledModel:
         state = "closed" if self._closed else "not compiled yet: shapes are open"
         if programs:
             count = sum(len(program.kernels) for program in programs)
-            state = f"{count} kernel{'s' * (count != 1)} for {self._source.target.isa}"
-        return f"CompiledModel({listed(self.inputs)} -> {listed(self._output_specs())}; {state})"
+            state = f"{count} kernel{'s' * (count != 1)} for {Target.create(programs[-1].target).isa}"
+        return f"CompiledModel({listed(self.inputs)} -> {listed(self._output_specs)}; {state})"
 
     def _repr_html_(self) -> str:
         return as_html(f"{self!r}\n\n{self.report()}" if not self._closed else repr(self))
-
-    def _output_specs(self) -> list[InputSpec]:
-        facts = [self._graph.fact(entry) for entry in self._graph.outputs]
-        return [InputSpec(name, fact.shape, fact.dtype) for name, fact in zip(self.outputs, facts)]
 
     # Copies
 
     def __getstate__(self) -> tuple[str, bytes]:
         """What pickle keeps: the model it was made from, and nothing that loading would call."""
-        return packed(self._source)
+        state: tuple[str, bytes] = _opening().packed(self.source)
+        return state
 
     def __setstate__(self, state: tuple[str, bytes]) -> None:
-        CompiledModel.__init__(self, unpacked(state))
+        opening = _opening()
+        self.__dict__.update(opening.opened(opening.unpacked(state)).__dict__)
         self.prepare_known()
 
     def __copy__(self) -> CompiledModel:
@@ -551,36 +527,6 @@ class CompiledModel:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModel:
         return self.__copy__()
-
-
-def _input_specs(graph: Graph, params: Mapping[str, Array]) -> dict[str, InputSpec]:
-    specs: dict[str, InputSpec] = {}
-    nodes = [graph.indexed.nodes[number] for number in graph.indexed.variables]
-    for node in sorted(nodes, key=_position):
-        fact = graph.fact(NodeEntry(node))
-        if node.name not in params:
-            dtype = None if "__kind__" in node.attrs else fact.dtype
-            specs.setdefault(node.name, InputSpec(node.name, fact.shape, dtype))
-    return specs
-
-
-def _position(node: Node) -> int:
-    """Where the model file has an input among the others; what says nothing comes behind."""
-    text = node.attrs.get("__position__", "")
-    return int(text) if text.isdecimal() and len(text) < 10 else 1 << 32
-
-
-def _check_immutable(graph: Graph, params: Mapping[str, Array]) -> None:
-    """A model may change nothing but the states of its random numbers."""
-    for node, writers in written_variables(graph).items():
-        effects = {writer.op.effect_of(writer.params) for writer in writers if writer.op is not None}
-        if node.name in params and effects == {"random"}:
-            continue
-        raise Unsupported(
-            f"the model writes to its variable {node.name!r}",
-            why="a compiled model has no state: it gives the same outputs for the same inputs",
-            hint="weft.compiler.build and weft.runtime.create keep variables between runs",
-        )
 
 
 def _made_spec(spec: InputSpec, names: Mapping[str, int], role: str) -> TensorSpec:

@@ -23,6 +23,7 @@ from ..core.symbolic import names_in
 from ..passes.fold_constants import constant_part
 from ..passes.pipeline import optimize, pass_enabled
 from ..runtime.program import Array
+from . import graph_functions as graph_functions  # a pass of every graph, whoever made it
 from .backends import backend_of
 from .constants import SharedConstants, constant_values
 from .mutation import ordered

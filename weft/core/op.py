@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from ..base.errors import Error, InvalidType, InvalidValue, NotFound, RegistryError
 from ..base.forks import held_lock
+from ..base.stages import note_registration, running_module
 from .schema import Params, canonical, fields_of, parse, text_of
 
 V = TypeVar("V")
@@ -317,7 +316,7 @@ class Op:
         self.parser: type | Callable[[Mapping[str, str]], Params] | None = None
         self.aliases: list[str] = []
         self.index = next(_indices)
-        self.module = _running_module()  # the file that registers it
+        self.module = running_module()  # the file that registers it
 
     def __repr__(self) -> str:
         return f"Op({self.name})"
@@ -442,6 +441,7 @@ class Op:
         return self
 
     def _changed(self) -> Op:
+        note_registration()
         with _lock:
             for listener in _listeners:
                 for name in (self.name, *self.aliases):
@@ -547,14 +547,6 @@ class Op:
             if apply is not None:
                 return apply(self, args, kwargs)
         return _default_apply[0](self, args, kwargs)
-
-
-def _running_module() -> str:
-    """The module whose own code, on top of all functions that it called, runs now."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != "<module>":
-        frame = frame.f_back
-    return "" if frame is None else str(frame.f_globals["__name__"])
 
 
 _default_apply: list[Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]] = []

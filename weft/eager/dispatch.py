@@ -19,7 +19,7 @@ from ..core.op import Op, subscribe
 from ..ops._families import holomorphic
 from ..ops.math.elemwise import CastAttrs
 from ..ops.shape import views  # noqa: F401  operators named here
-from . import native
+from . import devices, native
 from .autograd.anomaly import anomaly, remember_forward
 from .autograd.derivative import (
     KEPT_PROGRAMS,
@@ -32,6 +32,7 @@ from .autograd.derivative import (
 )
 from .autograd.modes import modes
 from .autograd.node import FREED, NO_EDGE, Grad, Meta, Node, NotDifferentiable, Saved, saved_class, sequence
+from .functions.around import ALWAYS
 from .native.calls import Declined, NativeCall, count_declined, smallest
 from .native.thresholds import FROM
 from .tensor.memory import array_of
@@ -163,7 +164,7 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
         if modes.trace.records:
             return outputs
     else:
-        outputs = _computed(kernel, params, inputs)
+        outputs = computed(kernel, params, inputs)
     if modes.grad:
         for tensor in inputs:
             if tensor._requires_grad or (tensor._base is not None and tensor.requires_grad):
@@ -172,7 +173,10 @@ def apply(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
     return outputs
 
 
-def _computed(kernel: OpKernel, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+def computed(kernel: OpKernel, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of an operator, outside of all graphs; on the device of its inputs, if they are on one."""
+    if ALWAYS and (there := devices.applied(kernel.op, params, inputs)) is not None:
+        return there
     arrays: list[Any] = [tensor._array for tensor in inputs]  # array_of's, which every call cannot afford
     results = kernel.run(params, arrays)
     if not isinstance(results, (tuple, list)):
@@ -370,6 +374,8 @@ class OpNode(Node):
         """All steps by one native computation of the leaves; None where they are not for it: small, or
         to be differentiated again."""
         wanted = self.wanted
+        if modes.trace is not None and hasattr(modes.trace, "fused") and not modes.grad:
+            return self._fused_elsewhere(values)
         if modes.grad or modes.trace is not None or wanted.fused is None:
             return None
         first, end = len(wanted.values), len(wanted.values) + len(wanted.shapes)  # shapes are no work
@@ -389,6 +395,20 @@ class OpNode(Node):
             return None
         rest = iter(computed)
         return [None if place is None else wrap(next(rest)) for place in results]
+
+    def _fused_elsewhere(self, values: Sequence[Tensor]) -> list[Tensor | None] | None:
+        """All steps by one program of a device; what is a leaf already is given as it is."""
+        places, leaves = self.wanted.plan.results, len(values)
+        computed = tuple([place for place in places if place is not None and place >= leaves])
+        plan = self.wanted.plan._replace(results=computed)
+        try:
+            made = modes.trace.fused(plan, values) if computed else None
+        except TypeError:  # params without a hash
+            return None
+        if made is None:
+            return None
+        known = {**dict(enumerate(values)), **dict(zip(computed, made))}
+        return [None if place is None else known[place] for place in places]
 
 
 @lru_cache(1024)

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..base.errors import RegistryError
+from ..base.stages import note_registration
 from .building import Alike, Building
 from .emitter import Value
 
@@ -76,6 +77,7 @@ class ConverterTable(Generic[Call]):
         text and sequences only, beside a converter."""
 
         def register(function: AnyStep) -> AnyStep:
+            note_registration()
             if numbers:
                 self._add(op_types, domain, Rule(since, None, function))
             else:
@@ -85,6 +87,7 @@ class ConverterTable(Generic[Call]):
         return register
 
     def _add(self, op_types: Iterable[str], domain: str, rule: Rule) -> None:
+        note_registration()
         for op_type in op_types:
             rules = self.rules.setdefault((domain, op_type), [])
             if any(known.since == rule.since for known in rules):

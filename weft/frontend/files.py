@@ -34,10 +34,10 @@ Shapes = Mapping[str, Sequence[Dim]]
 Importer = Callable[..., tuple[Symbol, dict[str, NDArray]]]
 
 
-def from_file(path: Path, shape: Shapes | None = None) -> tuple[Symbol, dict[str, NDArray]]:
-    """The Symbol and parameters of a model file."""
+def from_file(path: Path, shape: Shapes | None = None, name: str = "") -> tuple[Symbol, dict[str, NDArray]]:
+    """The Symbol and parameters of a model file, which may have had another name."""
     _check_file(path)
-    name = path.name.lower()
+    name = (name or path.name).lower()
     known = next((row for suffix, row in IMPORTERS.items() if name.endswith(suffix)), None)
     if known is None:
         raise Unsupported(

@@ -20,6 +20,7 @@ from ..eager.autograd.modes import set_grad_enabled
 from ..eager.tensor.tensor import Tensor
 from ..eager.tensor.types import bfloat16, dtype, float16, float32, float64, get_default_dtype
 from .fused import Plan, check_gradient, gradients, update_of
+from .on_device import stepped_there
 from .optimizer import Closure, F, Group, NotCapturable, Optimizer, check, evaluated
 
 Numbers = dict[str, Any]  # floats; in a step that is differentiated tensors, too
@@ -128,7 +129,11 @@ class ElementWise(Optimizer):
         if p.dtype in SHORT:
             read = [t.float() for t in read]
         g, q, *before = read
-        for target, value in zip(written, type(self).rule(F, on, SimpleNamespace(**numbers), q, g, *before)):
+        there = not p.is_cpu and not group.get("differentiable")
+        values: Any = stepped_there(type(self).rule, on, numbers, read) if there else None
+        if values is None:
+            values = type(self).rule(F, on, SimpleNamespace(**numbers), q, g, *before)
+        for target, value in zip(written, values):
             target.copy_(value)
 
     def _step_native(

@@ -2,19 +2,18 @@
 
 program.json   plan, inputs, outputs, target, report
 objects/N      machine code
-constants/N    raw bytes
+constants/N    raw bytes, from a cache line of the file on: who has the file in memory need not copy them
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
 import struct
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,10 +23,12 @@ import numpy as np
 from ..base.device import Device
 from ..base.dtype import as_dtype, dtype_name
 from ..base.errors import Error, FormatError, InvalidType, InvalidValue, NotFound, Unsupported
+from ..base.ndarray import ALIGNMENT, empty
 from ..base.plan import At, BufferRef, ExecPlan, HostStep, KernelStep, Launch, Number, OpenWork, Slot, Step, TensorMap
 from ..base.shown import as_html
 from ..base.sizes import read_table
 from .bound import BoundStep
+from .digests import digests
 from .inputs import as_input, by_name, check_names
 from .loading import check_target, load_executor, profiled
 from .profile import PROFILE_ROUNDS, Profile
@@ -35,7 +36,7 @@ from .program import Array, KernelInfo, Program, TensorSpec, check_slots, descri
 from .report import Report, report_of
 
 FORMAT = "weft-program"
-VERSION = 6
+VERSION = 7
 
 
 def save_program(program: Program, path: str | os.PathLike[str]) -> None:
@@ -51,23 +52,37 @@ def save_program(program: Program, path: str | os.PathLike[str]) -> None:
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            _write(program, file)
+            write_program(program, file)
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
         raise
 
 
-def _write(program: Program, file: BinaryIO) -> None:
-    members = {f"objects/{i}": code for i, code in enumerate(program.objects)}
+def write_program(program: Program, file: BinaryIO, note: Any = None) -> None:
+    """What a file of a program holds; with it a note, of what JSON has."""
+    members: dict[str, Any] = {f"objects/{number}": code for number, code in enumerate(program.objects)}
     for number, array in enumerate(program.constants):
-        members[f"constants/{number}"] = np.ascontiguousarray(array).tobytes()
-    contents = _contents(program)
-    contents["checksums"] = {name: _digest(data) for name, data in members.items()}
+        members[f"constants/{number}"] = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    contents = _contents(program) | {"note": note}
+    contents["checksums"] = dict(zip(members, digests(list(members.values()))))
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("program.json", json.dumps(contents))
         for name, data in members.items():
-            archive.writestr(name, data)
+            with archive.open(_at_line(name, file.tell()), "w", force_zip64=True) as member:
+                member.write(data)
+
+
+_HEAD, _PADDING = 30, 0xD935  # bytes before a member's name; the field that others align members with, too
+_ZIP64_FIELD = 20  # bytes that zipfile puts before the others
+
+
+def _at_line(name: str, start: int) -> zipfile.ZipInfo:
+    """A member whose content begins at a cache line of the file."""
+    info = zipfile.ZipInfo(name)
+    missing = -(start + _HEAD + len(name) + _ZIP64_FIELD + 4) % ALIGNMENT
+    info.extra = struct.pack("<HH", _PADDING, missing) + bytes(missing)
+    return info
 
 
 def load(path: str | os.PathLike[str], threads: int | None = None) -> LoadedModel:
@@ -84,7 +99,8 @@ def load_program(path: str | os.PathLike[str]) -> Program:
         raise InvalidType(f"a program is loaded from a path, not from a {type(path).__name__}")
     try:
         with open(path, "rb") as file:
-            return _checked(file, os.path.getsize(path))
+            memory = empty((os.path.getsize(path),), "uint8").numpy()
+            return program_of(memory.data[: file.readinto(memory.data)])
     except (FileNotFoundError, IsADirectoryError):
         raise NotFound(f"there is no file {os.fspath(path)}") from None
     except OSError as error:
@@ -97,25 +113,55 @@ def load_program(path: str | os.PathLike[str]) -> Program:
 def program_bytes(program: Program) -> bytes:
     """What a file of a program holds."""
     file = io.BytesIO()
-    _write(program, file)
+    write_program(program, file)
     return file.getvalue()
 
 
-def program_of(data: bytes) -> Program:
-    """Reads and checks what `program_bytes` gave."""
-    return _checked(io.BytesIO(data), len(data))
+def program_of(data: bytes | memoryview) -> Program:
+    """Reads and checks what `write_program` wrote. Constants are views of the memory, where that can be written to."""
+    return noted_program(data)[0]
 
 
-def _checked(file: BinaryIO, size: int) -> Program:
+def noted_program(data: bytes | memoryview) -> tuple[Program, Any]:
+    """The same, with the note."""
+    view = memoryview(data)
     try:
-        with zipfile.ZipFile(file) as archive:
-            return _read(archive, size)
+        with zipfile.ZipFile(_Bytes(view)) as archive:
+            return _read(archive, view)
     except Error:
         raise
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError) as error:
         raise _no_program(error) from None
     except (RuntimeError, struct.error) as error:  # an encrypted member; a damaged directory
         raise _no_program(error) from None
+
+
+class _Bytes(io.RawIOBase):
+    """Memory as a file; what is read is copied, nothing else."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data, self._at = data, 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: len(self._data)}[whence]
+        if self._at < 0:
+            raise ValueError("a place before the file")
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        found = self._data[self._at : self._at + len(buffer)]
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
 
 
 def _no_program(error: Exception) -> FormatError:
@@ -220,16 +266,12 @@ def _spec_row(spec: TensorSpec) -> list[Any]:
     return [spec.name, list(spec.shape), dtype_name(spec.dtype)]
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _read(archive: zipfile.ZipFile, file_size: int) -> Program:
+def _read(archive: zipfile.ZipFile, data: memoryview) -> tuple[Program, Any]:
     members = archive.infolist()
     if "program.json" not in {member.filename for member in members}:
         raise FormatError("this is no program of weft", why="it has no program.json")
     stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
-    if not stored or sum(member.file_size for member in members) > file_size:
+    if not stored or sum(member.file_size for member in members) > len(data):
         raise FormatError("this is no program of weft", why="its members are larger than the file")
     try:
         contents = json.loads(archive.read("program.json"))
@@ -238,7 +280,7 @@ def _read(archive: zipfile.ZipFile, file_size: int) -> Program:
                 f"format {contents['format']!r} {contents['version']!r}", why=f"this weft reads {FORMAT} {VERSION}"
             )
         check_target(contents["target"])
-        return _program(archive, contents)
+        return _program(dict(_views(members, data)), contents), contents["note"]
     except (FormatError, Unsupported):
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError, Error) as error:
@@ -246,15 +288,23 @@ def _read(archive: zipfile.ZipFile, file_size: int) -> Program:
         raise FormatError("program.json is damaged", why=why) from None
 
 
-def _program(archive: zipfile.ZipFile, contents: dict[str, Any]) -> Program:
+def _views(members: list[zipfile.ZipInfo], data: memoryview) -> Iterator[tuple[str, memoryview]]:
+    """The content of each member. What stands before it tells its length there, which may be another than in the
+    directory."""
+    for member in members:
+        names = struct.unpack_from("<HH", data, member.header_offset + _HEAD - 4)
+        start = member.header_offset + _HEAD + sum(names)
+        if start + member.file_size > len(data):
+            raise FormatError(f"member {member.filename} is damaged", why="it ends behind the file")
+        yield member.filename, data[start : start + member.file_size]
+
+
+def _program(members: Mapping[str, memoryview], contents: dict[str, Any]) -> Program:
     checksums = contents["checksums"]
-
-    def member(name: str) -> bytes:
-        data = archive.read(name)
-        if _digest(data) != checksums[name]:
+    checked = {name: members[name] for name in checksums}
+    for name, digest in zip(checked, digests(list(checked.values()))):
+        if digest != checksums[name]:
             raise FormatError(f"member {name} is damaged", why="its checksum is wrong")
-        return data
-
     open_sizes = tuple((int(number), int(axis)) for number, axis in contents["open_sizes"])
     slots = tuple(
         Slot(role, _number(size), _number(offset), name, Device(*at))
@@ -265,11 +315,11 @@ def _program(archive: zipfile.ZipFile, contents: dict[str, Any]) -> Program:
     plan = ExecPlan(tuple(map(_step, contents["steps"])), slots, _number(contents["arena_bytes"]), sizes)
     constants = []
     for number, (shape, dtype) in enumerate(contents["constants"]):
-        raw = np.frombuffer(member(f"constants/{number}"), as_dtype(dtype))
+        raw = np.frombuffer(checked[f"constants/{number}"], as_dtype(dtype))
         constants.append(raw.reshape([int(dim) for dim in shape]))
     program = Program(
         plan,
-        tuple(member(f"objects/{number}") for number in range(contents["objects"])),
+        tuple(bytes(checked[f"objects/{number}"]) for number in range(contents["objects"])),
         tuple(_spec(row) for row in contents["inputs"]),
         tuple(_spec(row) for row in contents["outputs"]),
         tuple(constants),

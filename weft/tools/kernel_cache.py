@@ -1,4 +1,4 @@
-"""`weft cache`: compiled kernels on disk, listed and removed."""
+"""`weft cache`: compiled kernels and models on disk, listed and removed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..base.file_cache import cache_folder, file_cache
+from ..base.file_cache import MAPPED, FileCache, cache_folder, file_cache
 from ..base.shown import Shown, bytes_text, table
 from ..compiler.disk_cache import decoded
 
 SHOWN = 20  # files of a listing
 OTHER_CODE = "(the runtime, and calls of tensors)"
+WHOLE_MODEL = "(a whole model)"
 
 
 class CachedKernels(NamedTuple):
@@ -61,7 +62,7 @@ def list_cache(most: int = SHOWN) -> CacheListing:
     if cache is None:
         return CacheListing("", 0, 0, 0, [])
     entries, now = cache.entries(), time.time()
-    files = [CachedKernels(_names(cache.value(e.name)), e.bytes, max(now - e.used, 0.0)) for e in entries[:most]]
+    files = [CachedKernels(_kernels(cache, e.name), e.bytes, max(now - e.used, 0.0)) for e in entries[:most]]
     return CacheListing(str(cache_folder()), len(entries), sum(e.bytes for e in entries), cache.max_bytes, files)
 
 
@@ -72,7 +73,11 @@ def clear_cache() -> CacheCleared:
     return CacheCleared(str(cache_folder() or ""), len(gone), sum(entry.bytes for entry in gone))
 
 
-def _names(data: bytes | None) -> list[str]:
+def _kernels(cache: FileCache, name: str) -> list[str]:
+    """What a file holds."""
+    if name.endswith(MAPPED):
+        return [WHOLE_MODEL]
+    data = cache.value(name)
     kernels = None if data is None else decoded(data)
     return [] if kernels is None else [kernel.name for kernel in kernels]
 

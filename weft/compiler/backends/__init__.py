@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from ...base.errors import NotFound
+from ...base.stages import note_registration
 from ...base.target import Target
 from ...runtime.registry import register_runtime
 from ..backend import Backend
@@ -18,6 +19,7 @@ _LATE = {"cuda": (".cuda", "CUDA")}
 
 def register_backend(backend: Backend[Any]) -> None:
     """Makes a kind of target one that can be compiled for and run on."""
+    note_registration()
     register_runtime(backend.runtime)
     _backends[backend.runtime.kind] = backend
 

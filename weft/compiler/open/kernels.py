@@ -18,7 +18,8 @@ from ...core.bulk import collector_paused
 from ...runtime.cpu.open_kernel import OpenKernel
 from ...te.loops import Kernel
 from ..backends import backend_of
-from ..disk_cache import PACKAGE, CompiledKernel, decoded, encoded, fingerprint, key_text
+from ..disk_cache import CompiledKernel, decoded, encoded, key_text
+from ..kept.fingerprint import PACKAGE, fingerprint
 from ..kernels import kernel_cache
 
 making = held_lock("making")  # held while kernels are looked for and made

@@ -13,7 +13,7 @@ from ...base.errors import InvalidType, Unsupported
 from ...runtime.outputs import check_output, output_memory
 from ...runtime.program import Array, TensorSpec
 from ...runtime.shared import overlapping
-from .part import Places
+from .ready import Places
 
 
 def _memory_of(value: Any, title: str) -> Array | None:

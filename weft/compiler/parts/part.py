@@ -8,13 +8,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 from weakref import ref
 
 from ...base import counters
-from ...base.errors import Error, RunError
-from ...base.forks import ForkLock, held_lock, renewed_lock
-from ...base.shape import StaticShape
+from ...base.errors import Error
+from ...base.forks import ForkLock, renewed_lock
 from ...core.graph import Graph
 from ...core.infer import infer
 from ...core.ir import Fact
@@ -33,6 +31,7 @@ from ..open.part import OpenPrograms
 from ..prepare import as_arrays, prepare_typed, typed_graph
 from ..stages import reached
 from .cut import is_whole
+from .ready import Key, Ready
 
 MAX_SPECIALISATIONS = 16
 NOTICED_SECONDS = 2.0  # of compiling in a run, from which on somebody may wonder
@@ -40,13 +39,9 @@ NOTICED_SECONDS = 2.0  # of compiling in a run, from which on somebody may wonde
 _log = logging.getLogger("weft")
 
 Progress = Callable[[int, int], None]
-Shapes = tuple[StaticShape, ...]  # of all inputs, in order
-Key = tuple[object, ...]  # the shapes; behind them the bytes of what decides
-Look = Callable[[Executor, Mapping[str, Array]], None]
-Places = Callable[[Sequence[TensorSpec]], Sequence[Any]]
 
 
-class Part:
+class Part(Ready):
     """A graph that is specialised on shapes, and on the values of the inputs named `deciding`. May be called from many
     threads at once."""
 
@@ -64,90 +59,38 @@ class Part:
         self._facts = facts or {}  # what is known of inputs
         self.source = source
         self.shared = shared or SharedConstants(source.params)
-        self.outputs = list(outputs)
         variables = dict.fromkeys(graph.indexed.nodes[number].name for number in graph.indexed.variables)
-        names = [*(name for name in order if name in variables), *variables]
-        self.inputs = [name for name in dict.fromkeys(names) if name not in source.params]
-        self.deciding = [name for name in self.inputs if name in deciding]
-        self.executors: OrderedDict[Key, Executor] = OrderedDict()
-        self.last: Executor | None = None
-        # Checks shapes that are new, and tells what the names of extents stand for.
-        self.check: Callable[[Mapping[str, StaticShape]], Mapping[str, int]] = lambda shapes: {}
-        self.look: Look | None = None  # told of what runs, and on what
-        self.compilations = 0
-        self.names = sorted(names_in(graph.indexed.nodes))  # of extents that its attributes hold
+        read = [*(name for name in order if name in variables), *variables]
+        inputs = [name for name in dict.fromkeys(read) if name not in source.params]
+        super().__init__(inputs, outputs, [name for name in inputs if name in deciding])
+        self.names = sorted(names_in(graph.indexed.nodes))
         self._is_whole = is_whole(graph) and not self.names
         self._open: OpenPrograms | None = None
         if is_whole(graph) and not self.deciding and source.specialise != "always":
             self._open = OpenPrograms(graph, source, self.shared, self.inputs)
         self._decided: OrderedDict[Key, OpenPrograms | None] = OrderedDict()  # by what decides
-        self._alone: Specialiser | None = None
         if self._open is not None and source.specialise == "auto":
             self._alone = Specialiser(self._open, *_hooks(self))
-        self._states: dict[str, Array] = {}  # of random numbers, which go on from run to run
-        self._closed = self._runs_here = self._noticed = False
-        self.renew_locks()
+        self._runs_here = self._noticed = False
 
     def renew_locks(self) -> None:
-        self._lock = held_lock("table")
+        super().renew_locks()
         self._turns: dict[Key, ForkLock] = {}  # held while code for a key is made
-        self._drawing = renewed_lock()  # held while random numbers are drawn
         self._deciding = renewed_lock()  # held while it is looked up what serves values that decide
-
-    def run(self, values: Mapping[str, Array], names: Mapping[str, int], places: Places | None = None) -> list[Any]:
-        """The outputs, for all values that there are so far, and what the names of extents stand for."""
-        return self.run_arrays({name: values[name] for name in self.inputs}, names, places)
-
-    def run_arrays(
-        self, arrays: Mapping[str, Array], names: Mapping[str, int] | None = None, places: Places | None = None
-    ) -> list[Any]:
-        """The same for one array an input, in order. `places` tells, when it is known what the outputs are, where
-        they go: an array or None for each."""
-        executor = self.executor(arrays, names)
-        if self.look is not None:
-            self.look(executor, {**arrays, **self._states})
-        out = None if places is None else places(executor.program.outputs)
-        if not executor.program.written:
-            return executor.run_arrays(arrays, out)
-        with self._drawing:
-            return executor.run_arrays({**arrays, **self._states}, out, keep=True)
-
-    def executor(self, arrays: Mapping[str, Array], names: Mapping[str, int] | None = None) -> Executor:
-        """The code for arrays, one an input in order. Names that are not given follow from their shapes."""
-        key: Key = tuple(array.shape for array in arrays.values())
-        if names and self.names:
-            key += tuple(names[name] for name in self.names)
-        if self.deciding:
-            key += tuple(arrays[name].tobytes() for name in self.deciding)
-        with self._lock:
-            found = self.executors.get(key)
-            if found is not None:
-                self.executors.move_to_end(key)
-                self.last = found
-            elif self._closed:
-                raise RunError("the model is closed")
-        if counters.counting:
-            counters.add_stat_value("weft.compiled_model_invocations", 1)
-            counters.add_stat_value(f"weft.program_cache_{'miss' if found is None else 'hit'}", 1)
-        found = found or self._compiled_once(key, arrays, names)
-        if self._alone is not None:
-            shapes = {name: array.shape for name, array in arrays.items()}
-            self.last = found = self._alone.executor(key, shapes, found)
-        return found
 
     @property
     def program(self) -> Program | None:
         """The program compiled or run last: with open sizes, if it has some."""
         if self._open is not None and self._open.latest is not None:
             return self._open.latest
-        return None if self.last is None else self.last.program
+        return super().program
 
     def prepare(self, inputs: Mapping[str, TensorSpec], progress: Progress | None = None) -> None:
         """Makes code for inputs of these shapes, none of which decides."""
         key = tuple(inputs[name].shape for name in self.inputs)
         self._once(key, lambda: self._specialise(inputs, {}, {}, progress))
 
-    def _compiled_once(self, key: Key, arrays: Mapping[str, Array], names: Mapping[str, int] | None) -> Executor:
+    def _missing(self, key: Key, arrays: Mapping[str, Array], names: Mapping[str, int] | None) -> Executor:
         inputs = {name: TensorSpec(name, array.shape, array.dtype) for name, array in arrays.items()}
         if not self._runs_here:
             check_target(str(self.source.target))
@@ -186,7 +129,7 @@ class Part:
     def _keep(self, key: Key, executor: Executor) -> None:
         with self._lock:
             if not self._closed:
-                self.executors[key] = self.last = executor
+                self.keep(key, executor)
             if len(self.executors) > MAX_SPECIALISATIONS:
                 self.executors.popitem(last=False)
 
@@ -288,10 +231,9 @@ class Part:
 
     def close(self) -> None:
         """Gives the memory of code and workspaces back, as soon as calls that now run are done."""
+        super().close()
         with self._lock:
-            self._closed = True
-            self.executors.clear()
-            self.last = self._open = None
+            self._open = None
             self._decided.clear()
         if self._alone is not None:
             self._alone.stop()
@@ -307,15 +249,13 @@ class Part:
 
     def copy(self) -> Part:
         """Another part that shares the code there is, which never changes."""
-        made = Part.__new__(Part)
+        made = super().copy()
+        assert isinstance(made, Part)
         with self._lock:
-            made.__dict__.update(self.__dict__, executors=self.executors.copy())
             made._open = self._open and self._open.copy()
             made._decided = OrderedDict((key, found and found.copy()) for key, found in self._decided.items())
         if made._open is not None and self._alone is not None:
             made._alone = self._alone.copy(made._open, *_hooks(made))
-        made.renew_locks()
-        made._drawing = self._drawing  # as they share the states
         return made
 
 

@@ -20,7 +20,8 @@ from ..model_source import ModelSource
 from ..prepare import as_arrays
 from .cut import HostCall, PartPlan, cut, is_whole
 from .delivery import Delivery
-from .part import Look, Part
+from .part import Part
+from .ready import Look
 
 Values = dict[str, Any]  # arrays, arrays of text, sequences, and None for what is absent
 

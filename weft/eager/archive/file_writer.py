@@ -124,7 +124,7 @@ def _opened(path: str) -> Any:
 
 def _bytes_of(data: Any) -> memoryview:
     if is_storage(data):
-        return memoryview(data.untyped()._bytes)
+        return memoryview(data.untyped()._read())
     try:
         return memoryview(data).cast("B")
     except TypeError:

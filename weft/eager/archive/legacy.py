@@ -65,7 +65,7 @@ class LegacyReader:
                 raise ArchiveError(f"a storage of {size} bytes in a file of {len(self._data)}")
             untyped: UntypedStorage = UntypedStorage._over(allocate(size), resizable=True)
             untyped.fill_(0)
-            moved = place(untyped, found.location, self._map_location)
+            moved = place(untyped, found.location, self._map_location, is_filled=False)
             self._storages[found.key] = (found, moved, faced(found, moved))
         known, untyped, face = self._storages[found.key]
         if known != found:

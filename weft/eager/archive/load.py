@@ -17,7 +17,7 @@ from .extra_files import check_extra_files, fill_extra_files
 from .file_reader import PyTorchFileReader
 from .legacy import LegacyReader
 from .pickle_read import Unpickler
-from .storages import StorageId, faced, parse_id, place, swap_bytes
+from .storages import StorageId, faced, make_booleans, parse_id, place, swap_bytes
 
 _ZIP = b"PK\3\4"
 # A byte of a pickle can become an object of a hundred bytes: one that is packed small is a bomb.
@@ -179,6 +179,7 @@ class _ZipLoader:
             untyped = self._archive.read_storage(name, found.numel, found.itemsize)
         if self._foreign:
             swap_bytes(untyped, found)
+        make_booleans(untyped, found)
         moved = place(untyped, found.location, self._map_location)
         if moved.nbytes() != untyped.nbytes():
             raise ArchiveError(f"map_location changed the size of storage {shown(found.key)}")

@@ -136,7 +136,10 @@ def _view(untyped: UntypedStorage, kind: dtype, sizes: tuple[int, ...], strides:
     if 0 in sizes:
         return _empty(sizes, kind, strides)
     steps = tuple(step * kind.itemsize for step in strides)
-    view: Any = np.ndarray(sizes, kind.numpy, untyped._bytes, start * kind.itemsize, steps)
+    held: Any = untyped._bytes
+    if not isinstance(held, np.ndarray):
+        return held.part(sizes, kind.numpy, start * kind.itemsize, steps)
+    view: Any = np.ndarray(sizes, kind.numpy, held, start * kind.itemsize, steps)
     if any(size > 1 and step == 0 for size, step in zip(sizes, strides)):
         view.flags.writeable = False  # its elements share memory
     return view

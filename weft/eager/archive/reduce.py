@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Any
 
 from ...base.errors import InvalidType, RunError
-from ..tensor.memory import array_of
+from ..tensor.memory import memory_of
 from ..tensor.parameter import Parameter
 from ..tensor.storage import UntypedStorage
 from ..tensor.tensor import Tensor, element_strides, wrap
@@ -46,9 +46,9 @@ class StorageTable:
         raise InvalidType(f"a tensor of class {type(value).__name__} cannot be saved")
 
     def _tensor(self, value: Tensor, requires_grad: bool) -> Reduced:
-        tensor = value if _is_plain(value) else wrap(array_of(value).copy())
+        tensor = value if _is_plain(value) else wrap(memory_of(value).copy())
         storage, kind = tensor.untyped_storage(), tensor.dtype
-        size, stride = tuple(tensor.shape), element_strides(array_of(tensor))
+        size, stride = tuple(tensor.shape), element_strides(memory_of(tensor))
         place: Any = (tensor.storage_offset(), size, stride, requires_grad, OrderedDict())
         if kind in STORAGE_OF:
             arguments = (self._identity(storage, kind), *place)
@@ -69,12 +69,12 @@ class StorageTable:
                 hint="clone() one of them",
             )
         numel = storage.nbytes() // width
-        return Persistent(("storage", Named(name), key, "cpu", numel, *self._trailer))
+        return Persistent(("storage", Named(name), key, str(storage.device), numel, *self._trailer))
 
 
 def _is_plain(tensor: Tensor) -> bool:
     """Whether PyTorch can have such a tensor: whole elements from the start, no steps back."""
-    array = array_of(tensor)
+    array = memory_of(tensor)
     storage = tensor.untyped_storage()
     start = (tensor._start or 0) if array.size else 0
     whole = storage.nbytes() % array.itemsize == 0 and start % array.itemsize == 0

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...base.errors import InvalidType, Unsupported
-from ..tensor.device import device
+from ...base.errors import InvalidType, NoDevice, Unsupported
+from .. import devices
+from ..tensor.device import device, located
 from ..tensor.storage import UntypedStorage
 from ..tensor.typed_storage import STORAGE_NAMES, is_storage
 from .errors import ArchiveError, UnsafeContent, shown
@@ -53,19 +54,21 @@ def faced(identity: StorageId, untyped: UntypedStorage) -> Any:
     """Bytes as the storage that an identity names."""
     if identity.kind is UntypedStorage:
         return untyped
-    if identity.kind.dtype.name == "bool":
-        _make_booleans(untyped)
+    if isinstance(untyped._bytes, np.ndarray):
+        make_booleans(untyped, identity)
     return identity.kind(wrap_storage=untyped)
 
 
-def _make_booleans(untyped: UntypedStorage) -> None:
+def make_booleans(untyped: UntypedStorage, identity: StorageId) -> None:
     """Turns bytes other than 0 and 1, which are no booleans, into 1."""
+    if identity.kind is UntypedStorage or identity.kind.dtype.name != "bool":
+        return
     if untyped._bytes.size and untyped._bytes.max() > 1:
         untyped._bytes[...] = untyped._bytes != 0
 
 
-def place(untyped: UntypedStorage, location: str, map_location: Any) -> UntypedStorage:
-    """A storage where the caller of `load` wants it, which can only be the processor."""
+def place(untyped: UntypedStorage, location: str, map_location: Any, is_filled: bool = True) -> UntypedStorage:
+    """A storage where the caller of `load` wants it. One that is filled afterwards stays on the processor."""
     if callable(map_location) and not isinstance(map_location, (str, device, Mapping)):
         moved = map_location(untyped, location)
         if moved is not None:
@@ -76,8 +79,21 @@ def place(untyped: UntypedStorage, location: str, map_location: Any) -> UntypedS
         location = str(map_location)
     elif map_location is not None:
         raise InvalidType(f"map_location is a {type(map_location).__name__}")
+    if is_filled and location.split(":")[0] == "cuda":
+        return _on_gpu(untyped, location)
     _need_cpu(location)
     return untyped
+
+
+def _on_gpu(untyped: UntypedStorage, location: str) -> UntypedStorage:
+    """A storage on a GPU, if there is one."""
+    try:
+        where = located(location)
+    except NoDevice:
+        _need_cpu(location)
+        raise
+    moved: UntypedStorage = UntypedStorage._over(devices.memory_at(where, untyped._bytes), resizable=True)
+    return moved
 
 
 def _checked(moved: Any) -> UntypedStorage:
@@ -92,7 +108,7 @@ def _need_cpu(location: str) -> None:
         return
     if location.startswith("cuda"):
         raise ArchiveError(
-            "Attempting to deserialize object on a CUDA device, but weft runs on the processor.",
+            "Attempting to deserialize object on a CUDA device, but there is none here.",
             hint="load(..., map_location='cpu')",
         )
     raise Unsupported(f"a storage at location {location!r}", hint="load(..., map_location='cpu')")

@@ -9,8 +9,10 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...base.errors import InvalidType, RunError
-from .. import native
+from .. import devices, native
 from ..functions.around import LAYERS, through
 from .anomaly import anomaly, check_nan, tell_forward
 from .modes import modes
@@ -59,7 +61,7 @@ class _Pending:
         have = grads[index]
         if have is None:
             grads[index] = grad
-        elif self.owned is not None and index in self.owned and not modes.grad and modes.trace is None:
+        elif self.owned is not None and index in self.owned and _may_add(have):
             native.add_into(have._array, grad._array)
         else:
             grads[index] = have + grad
@@ -69,6 +71,11 @@ class _Pending:
         """The sums, which are whoever's who takes them."""
         grads, self.grads = self.grads, None
         return grads
+
+
+def _may_add(have: Grad) -> bool:
+    """Whether a sum may be added to in place: nobody follows it, and it is the processor's."""
+    return not modes.grad and modes.trace is None and isinstance(have._array, np.ndarray)
 
 
 class Run:
@@ -266,6 +273,12 @@ def fitted(grad: Grad, meta: Meta, owner: str, position: int) -> Grad:
     return grad if grad._array.dtype == dtype else grad._cast(dtype)
 
 
+def _beside(grad: Grad, tensor: Any) -> Grad:
+    """A gradient on the device of the tensor that it is of."""
+    where = getattr(tensor, "device", grad.device)
+    return grad if where == grad.device else devices.moved(grad, where)
+
+
 def _expands(small: Sequence[int], large: Sequence[int]) -> bool:
     if len(small) > len(large):
         return False
@@ -320,8 +333,8 @@ class Engine:
         `accumulate_grad`; without, adds to every leaf."""
         roots = [_root_edge(tensor, number) for number, tensor in enumerate(tensors)]
         grads = [
-            fitted(g, edge[0].outputs[edge[1]], "the gradient given for an output", n)
-            for n, (g, edge) in enumerate(zip(grad_tensors, roots))
+            _beside(fitted(g, edge[0].outputs[edge[1]], "the gradient given for an output", n), tensor)
+            for n, (g, edge, tensor) in enumerate(zip(grad_tensors, roots, tensors))
         ]
         captures = {} if not inputs else _captures(inputs)
         run = Run(GraphRoot(tuple(roots), grads), keep_graph, captures)

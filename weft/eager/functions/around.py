@@ -14,9 +14,15 @@ Rest = Callable[[Args, Kwargs], Any]  # what is left of a call
 Layer = Callable[[str, Rest, Args, Kwargs], Any]  # of the function's name; `weft` is not said, other spaces are
 
 LAYERS: list[Layer] = []  # the innermost first; one stands there as often as it was asked for
+ALWAYS: list[Layer] = []  # those of them that stay from when they are first needed
 # Who is told when Python asks a tensor for its sizes or values, and gives the answer: functions of what is asked
 # ("shape", "item", "bool" ...), the tensor, and what it is.
 LISTENERS: list[Callable[[str, Any, Any], Any]] = []
+
+
+def is_watched() -> bool:
+    """Whether someone asked for layers that go again."""
+    return len(LAYERS) > len(ALWAYS)
 
 
 @contextmanager

@@ -229,6 +229,18 @@ class Fused:
             call.record(tensors, output)
         return output
 
+    def run_elsewhere(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
+        """The same by a program of the device that the tensors are on."""
+        call, tensors = self.call(args, kwargs)
+        if call is None or not isinstance(call.maker, Composite):
+            return None
+        made: list[Tensor] | None = modes.trace.fused(call.maker.plan, (*tensors, *call.constants))
+        if made is None:
+            return None
+        if modes.grad and any([tensor.requires_grad for tensor in tensors]):
+            call.record(tensors, made[0])
+        return made[0]
+
     def _recorded(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Call | None:
         recording, before = _Elements(), modes.trace
         modes.trace = recording
@@ -280,6 +292,20 @@ def _composite(plan: Plan, inputs: Sequence[NodeEntry], result: NodeEntry) -> Co
     return _composites.find(plan, lambda: Composite(plan, inputs, result))
 
 
+def plan_of(function: Callable[..., Sequence[Tensor]], tensors: Sequence[Tensor]) -> tuple[Plan, list[Tensor]] | None:
+    """The element-wise operators that a function of tensors composes, as a plan of its results, and the numbers that it
+    made tensors of, which are leaves behind those; None where it does something else."""
+    recording, before = _Elements(), modes.trace
+    modes.trace = recording
+    try:
+        entries = [recording.entry(result) for result in function(*map(recording.stand_in, tensors))]
+    except _Declined:
+        return None
+    finally:
+        modes.trace = before
+    return planned(list(recording.leaves), entries), list(recording.leaves.values())[len(tensors) :]
+
+
 def fused(function: Callable[Arguments, Tensor]) -> Callable[Arguments, Tensor]:
     """The function, which is one native pass where tensors are large."""
     as_one = Fused(function)
@@ -291,6 +317,9 @@ def fused(function: Callable[Arguments, Tensor]) -> Callable[Arguments, Tensor]:
                 if isinstance(value, Tensor) and value._array.size >= FROM.fused:
                     output = as_one.run(args, kwargs)
                     return function(*args, **kwargs) if output is None else output
+        elif hasattr(modes.trace, "fused"):
+            output = as_one.run_elsewhere(args, kwargs)
+            return function(*args, **kwargs) if output is None else output
         return function(*args, **kwargs)
 
     return call

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import RunError
-from .memory import array_of
+from .. import devices
+from .device import located
+from .memory import layout_of, memory_of
 from .storage import UntypedStorage
 from .tensor import Tensor, bind, wrap
 from .types import as_dtype
@@ -15,12 +17,12 @@ from .types import as_dtype
 
 def over_storage(storage: UntypedStorage, like: Tensor) -> Tensor:
     """A tensor that looks at a storage as another does at its own."""
-    array = array_of(like)
+    memory: Any = memory_of(like)
     like.untyped_storage()  # which settles where in it the tensor starts
     start = like._start or 0
-    memory = storage._bytes if array.size else np.empty(0, np.uint8)
-    made = wrap(np.ndarray(array.shape, array.dtype, memory, start, array.strides))
-    array_of(made).flags.writeable = array.flags.writeable
+    made = wrap(memory)
+    made._look_at(storage, memory.shape, start, memory.strides)
+    layout_of(made).flags.writeable = memory.flags.writeable
     made._storage, made._start = storage, start
     storage._adopt(made)
     return made
@@ -50,12 +52,15 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
 
 def reduced(tensor: Tensor) -> tuple[Any, ...]:
     """How Python's pickle takes a tensor apart."""
-    storage, array = tensor.untyped_storage(), array_of(tensor)
-    place = (tensor._start or 0, array.shape, array.strides)
-    return rebuilt, (storage, tensor.dtype.name, place, tensor.requires_grad, type(tensor))
+    storage, memory = tensor.untyped_storage(), memory_of(tensor)
+    place = (tensor._start or 0, memory.shape, memory.strides)
+    parts = (storage, tensor.dtype.name, place, tensor.requires_grad, type(tensor))
+    return rebuilt, parts if tensor.is_cpu else (*parts, str(tensor.device))
 
 
-def rebuilt(storage: UntypedStorage, kind: str, place: Any, requires_grad: bool, family: type = Tensor) -> Tensor:
+def rebuilt(
+    storage: UntypedStorage, kind: str, place: Any, requires_grad: bool, family: type = Tensor, where: str = "cpu"
+) -> Tensor:
     """The tensor that `reduced` took apart."""
     start, shape, strides = place
     memory = storage._bytes if 0 not in shape else np.empty(0, np.uint8)
@@ -63,6 +68,8 @@ def rebuilt(storage: UntypedStorage, kind: str, place: Any, requires_grad: bool,
     made._storage, made._start = storage, start
     made.__class__ = family
     storage._adopt(made)
+    if where != "cpu":
+        made.data = devices.moved(made, located(where))
     return made.requires_grad_() if requires_grad else made
 
 

@@ -1,5 +1,5 @@
 """device: where a tensor lives. Every type that PyTorch names can be spelled, as archives do; weft
-itself computes on "cpu"."""
+itself computes on "cpu" and, where NVIDIA's driver is, on "cuda"."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from typing import Any, NoReturn
 
 from ...base.errors import InvalidType, NoDevice, RunError
+from ...runtime.cuda.context import platform
 
 _TYPES = (
     "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu mtia privateuseone"
@@ -73,15 +74,30 @@ def _rebuild(kind: str, index: int | None) -> device:
 
 
 def require_cpu(where: Any = None) -> device:
-    """The device meant by a device, a string or None, or an error if weft cannot compute there."""
+    """The device meant by a device, a string or None, or an error if it is not the processor."""
     found = CPU if where is None else where if isinstance(where, device) else device(where)
     if found.type != "cpu":
+        gpu = found.type == "cuda"
         raise NoDevice(
-            f"weft has no device {str(found)!r}",
-            why="eager tensors live in the memory of the processor",
-            hint="use device='cpu'",
+            f"weft has no device {str(found)!r}" + " for this" * gpu,
+            why="what is asked for is made on the processor" if gpu else "tensors are on 'cpu', or on 'cuda'",
+            hint="make it there, and move tensors by .to('cuda')" if gpu else "use device='cpu'",
         )
     return found
+
+
+def located(where: Any = None) -> device:
+    """The device meant by a device, a string, a number of a GPU or None, by its number; an error if it is not there.
+
+    >>> located(), located("cpu:0")
+    (device(type='cpu'), device(type='cpu'))
+    """
+    found = CPU if where is None else where if isinstance(where, device) else device(where)
+    if found.type == "cuda":
+        there = platform()
+        return device("cuda", there.local.device if found.index is None else there.checked(found.index))
+    require_cpu(found)
+    return CPU
 
 
 def _parse(value: object) -> tuple[str, int | None]:
@@ -89,7 +105,10 @@ def _parse(value: object) -> tuple[str, int | None]:
         return value.type, value.index
     if isinstance(value, int):
         _check_index(value)
-        raise NoDevice("Cannot access accelerator device when none is available.")
+        try:
+            return "cuda", platform().checked(value)
+        except NoDevice:
+            raise NoDevice("Cannot access accelerator device when none is available.") from None
     if not isinstance(value, str):
         raise InvalidType(f"device() takes a device or a string such as 'cpu', not {value.__class__.__name__}")
     if not value:

@@ -114,6 +114,16 @@ def array_of(tensor: Any) -> Array:
     )
 
 
+def read_from(tensor: Any) -> Array:
+    """The elements of a tensor, to be read: on a device a copy."""
+    memory = tensor._array
+    if isinstance(memory, np.ndarray):
+        return memory
+    read = getattr(memory, "read", None)
+    found: Array = array_of(tensor) if read is None else read()
+    return found
+
+
 def memory_of(tensor: Any) -> Any:
     """The memory of a tensor, wherever it is, for views of it."""
     return tensor._array

@@ -187,7 +187,12 @@ def format_array(array: Array, indent: int = 0) -> str:
 
 
 def format_tensor(
-    array: Array, *, requires_grad: bool = False, grad_fn: str | None = None, prefix: str = "tensor("
+    array: Array,
+    *,
+    requires_grad: bool = False,
+    grad_fn: str | None = None,
+    device: str | None = None,
+    prefix: str = "tensor(",
 ) -> str:
     """A tensor as PyTorch prints it.
 
@@ -197,6 +202,8 @@ def format_tensor(
     """
     body = format_array(array, len(prefix))
     notes = _notes(array)
+    if device is not None:
+        notes.insert(0, f"device='{device}'")
     if grad_fn is not None:
         notes.append(f"grad_fn=<{grad_fn}>")
     elif requires_grad:

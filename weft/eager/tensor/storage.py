@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 try:
-    from numpy.lib.array_utils import byte_bounds
+    from numpy.lib.array_utils import byte_bounds as byte_bounds
 except ImportError:  # numpy 1
-    from numpy import byte_bounds  # type: ignore[attr-defined, no-redef]
+    from numpy import byte_bounds as byte_bounds  # type: ignore[attr-defined, no-redef]
 
 from ...base.errors import InvalidType, InvalidValue, OutOfMemory, OutOfRange, RunError
 from ...base.memory import LARGE, memory_bytes
 from ...base.ndarray import ALIGNMENT
 from .device import device, require_cpu
-from .memory import device_of
+from .memory import device_of, start_of
 from .shared_memory import File, mapped, shared_bytes
 
 Bytes = NDArray[np.uint8]
@@ -65,6 +65,8 @@ class _Extent:
 
 def bytes_of(array: NDArray[Any]) -> Bytes:
     """All bytes from the first to the last element of an array, sharing its memory."""
+    if not isinstance(array, np.ndarray):
+        return array.whole()
     if array.size == 0:
         return allocate(0)
     if array.flags.c_contiguous:
@@ -98,7 +100,6 @@ class UntypedStorage:
     __module__ = "weft"
     __slots__ = ("__weakref__", "_bytes", "_file", "_prune_at", "_resizable", "_shared", "_tensors")
 
-    is_cuda = False
     is_sparse = False
 
     def __init__(self, data: Any = 0, /, *, device: Any = None) -> None:
@@ -166,19 +167,26 @@ class UntypedStorage:
 
     def data_ptr(self) -> int:
         """The address of the first byte, 0 if there is none."""
-        return int(self._bytes.__array_interface__["data"][0]) if self._bytes.size else 0
+        return start_of(_geometry(self._bytes)) if self._bytes.size else 0
 
     def _spans(self, array: NDArray[Any]) -> bool:
         """Whether the first element of an array lies in this memory."""
-        first: int = array.__array_interface__["data"][0]
-        return 0 <= first - self.data_ptr() < self.nbytes()
+        return 0 <= start_of(_geometry(array)) - self.data_ptr() < self.nbytes()
 
     @property
     def device(self) -> device:
         return device_of(self._bytes)
 
+    @property
+    def is_cuda(self) -> bool:
+        return self.device.type == "cuda"
+
     def get_device(self) -> int:
-        return -1
+        return -1 if self.device.index is None else self.device.index
+
+    def _read(self) -> Bytes:
+        """The bytes, to be read: of a device a copy."""
+        return self._bytes if isinstance(self._bytes, np.ndarray) else self._bytes.read()
 
     def type(self) -> str:
         return "weft.UntypedStorage"
@@ -187,13 +195,13 @@ class UntypedStorage:
         return self
 
     def cpu(self) -> UntypedStorage:
-        return self
+        return self if isinstance(self._bytes, np.ndarray) else type(self)._over(self._read(), resizable=True)
 
     def __getitem__(self, index: Any) -> Any:
         """A byte, or the storage of some neighbouring bytes, which shares memory."""
         if isinstance(index, slice):
             return type(self)._over(self._bytes[neighbours(index, len(self))])
-        return int(self._bytes[position(self, index)])
+        return int(self._read()[position(self, index)])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         where = index if isinstance(index, slice) else position(self, index)
@@ -203,7 +211,7 @@ class UntypedStorage:
         return iter(self.tolist())
 
     def tolist(self) -> list[int]:
-        return list(self._bytes.tobytes())
+        return list(self._read().tobytes())
 
     def fill_(self, value: Any) -> UntypedStorage:
         self._bytes.fill(_byte(value))
@@ -222,7 +230,9 @@ class UntypedStorage:
         return self
 
     def clone(self) -> UntypedStorage:
-        return type(self)(len(self)).copy_(self)
+        if isinstance(self._bytes, np.ndarray):
+            return type(self)(len(self)).copy_(self)
+        return type(self)._over(self._bytes.copy(), resizable=True)
 
     def new(self, data: Any = 0, /) -> UntypedStorage:
         return type(self)(data)
@@ -248,8 +258,11 @@ class UntypedStorage:
         if 0 <= nbytes <= self._bytes.size:
             self._bytes = self._bytes[:nbytes]
             return self
-        memory = allocate(int(nbytes))
-        memory[: self._bytes.size] = self._bytes
+        if isinstance(self._bytes, np.ndarray):
+            memory = allocate(int(nbytes))
+            memory[: self._bytes.size] = self._bytes
+        else:
+            memory = self._bytes.grown(int(nbytes))
         self._move(memory)
         return self
 
@@ -265,7 +278,7 @@ class UntypedStorage:
     def share_memory_(self) -> UntypedStorage:
         """Moves the bytes into memory that processes share: forked ones, and those that it is sent to by
         `multiprocessing`."""
-        if self._shared:
+        if self._shared or not isinstance(self._bytes, np.ndarray):  # processes share the memory of devices
             return self
         if not self._resizable:
             raise RunError(
@@ -316,7 +329,7 @@ class UntypedStorage:
         return self.clone()
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
-        return _rebuild, (self._bytes.tobytes(),)
+        return _rebuild, (self._read().tobytes(),)
 
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + len(self)
@@ -324,6 +337,11 @@ class UntypedStorage:
     def __repr__(self) -> str:
         lines = "\n ".join(map(str, self.tolist()))
         return f" {lines}\n[weft.UntypedStorage of size {len(self)}]"
+
+
+def _geometry(memory: Any) -> Any:
+    """An array that lies as memory does."""
+    return memory if isinstance(memory, np.ndarray) else memory.layout
 
 
 def _root_of(tensor: Any) -> Any:

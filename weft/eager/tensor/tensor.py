@@ -20,7 +20,18 @@ from ..autograd.node import NO_EDGE, Node, accumulator_of
 from ..autograd.view_writes import AsStrided
 from ..functions.around import LAYERS, LISTENERS, answered, layered
 from .device import device
-from .memory import CHANNELS_LAST, Array, ForeignMemory, Memory, answer, array_of, device_of, in_memory, layout_of
+from .memory import (
+    CHANNELS_LAST,
+    Array,
+    ForeignMemory,
+    Memory,
+    answer,
+    array_of,
+    device_of,
+    in_memory,
+    layout_of,
+    read_from,
+)
 from .printing import format_tensor
 from .size import Size
 from .storage import UntypedStorage
@@ -150,7 +161,7 @@ class Tensor:
         return (self.data_ptr() - start) // self.itemsize if self.numel() else 0
 
     def data_ptr(self) -> int:
-        pointer: int = array_of(self).__array_interface__["data"][0]
+        pointer: int = layout_of(self).__array_interface__["data"][0]
         return pointer
 
     def untyped_storage(self) -> UntypedStorage:
@@ -158,12 +169,12 @@ class Tensor:
         root = root_of(self)
         storage = root._storage
         if storage is None:
-            storage = root._storage = UntypedStorage._of_array(array_of(root))
+            storage = root._storage = UntypedStorage._of_array(_held(root))
             if root is not self:
                 root.untyped_storage()  # which knows the root by this, whatever becomes of its views
-        if root is not self and self.numel() and not storage._spans(array_of(self)):
+        if root is not self and self.numel() and not storage._spans(_held(self)):
             self._root = None  # the tensor it was a view of looks at other memory now
-            storage = self._storage = UntypedStorage._of_array(array_of(self))
+            storage = self._storage = UntypedStorage._of_array(_held(self))
         if self._start is None:
             self._storage = storage
             self._start = self.data_ptr() - storage.data_ptr() if self.numel() else 0
@@ -178,7 +189,11 @@ class Tensor:
         self, storage: UntypedStorage, shape: tuple[int, ...], start: int, strides: tuple[int, ...] | None = None
     ) -> None:
         """Has elements of a storage as its memory: the first at a byte, the others some bytes apart."""
-        memory, first = (np.empty(0, np.uint8), 0) if 0 in shape else (storage._bytes, start)
+        held: Any = storage._bytes
+        if not isinstance(held, _ndarray):
+            self._array = held.part(shape, self._dtype, start, strides)
+            return
+        memory, first = (np.empty(0, np.uint8), 0) if 0 in shape else (held, start)
         self._array = np.ndarray(shape, self._dtype, memory, first, strides)
 
     def _look_as(self, view: Tensor) -> None:
@@ -395,7 +410,7 @@ class Tensor:
         """
         if self.numel() != 1:
             raise RunError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
-        found = array_of(self).item()
+        found = read_from(self).item()
         return answered("item", self, found) if LISTENERS else found
 
     def tolist(self) -> Any:
@@ -405,7 +420,7 @@ class Tensor:
         >>> weft.tensor([[1, 2], [3, 4]]).tolist()
         [[1, 2], [3, 4]]
         """
-        found = array_of(self).tolist()
+        found = read_from(self).tolist()
         return answered("tolist", self, found) if LISTENERS else found
 
     def numpy(self, *, force: bool = False) -> Array:
@@ -421,7 +436,12 @@ class Tensor:
             raise RunError(
                 "Can't call numpy() on Tensor that requires grad.", hint="use tensor.detach().numpy() instead"
             )
-        return answered("numpy", self, array_of(self)) if LISTENERS else array_of(self)
+        if not force and hasattr(self._array, "read"):
+            raise InvalidType(
+                f"can't convert {self.device} device type tensor to numpy.",
+                hint="Use Tensor.cpu() to copy the tensor to host memory first.",
+            )
+        return answered("numpy", self, read_from(self)) if LISTENERS else read_from(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
@@ -430,13 +450,13 @@ class Tensor:
         if self.numel() != 1:
             many = "no values" if not self.numel() else "more than one value"
             raise RunError(f"Boolean value of Tensor with {many} is ambiguous")
-        found = bool(array_of(self).item())
+        found = bool(read_from(self).item())
         return bool(answered("bool", self, found)) if LISTENERS else found
 
     def _number(self, kind: Callable[[Any], Any]) -> Any:
         if self.numel() != 1:
             raise InvalidValue("only one element tensors can be converted to Python scalars")
-        value = array_of(self).item()
+        value = read_from(self).item()
         if kind is not complex and isinstance(value, complex):
             if value.imag != 0:
                 raise RunError("value cannot be converted to type double without overflow")
@@ -459,7 +479,7 @@ class Tensor:
     def __index__(self) -> int:
         if self.numel() != 1 or self._dtype.kind not in "iub":
             raise InvalidType("only integer tensors of a single element can be converted to an index")
-        found = int(array_of(self).item())
+        found = int(read_from(self).item())
         return int(answered("index", self, found)) if LISTENERS else found
 
     def __len__(self) -> int:
@@ -478,9 +498,9 @@ class Tensor:
         if isinstance(self._array, ForeignMemory):
             return repr(self._array)
         node = self.grad_fn
-        return format_tensor(
-            array_of(self), requires_grad=self.requires_grad, grad_fn=None if node is None else node.name()
-        )
+        title = None if node is None else node.name()
+        where = None if self.device.type == "cpu" else str(self.device)
+        return format_tensor(read_from(self), requires_grad=self.requires_grad, grad_fn=title, device=where)
 
     def _repr_html_(self) -> str:
         return as_html(repr(self))
@@ -563,6 +583,11 @@ def as_view(array: Memory, source: Tensor) -> Tensor:
     if modes.trace is not None:
         modes.trace.viewed(made, source)
     return made
+
+
+def _held(tensor: Tensor) -> Any:
+    """The memory that a storage is made of."""
+    return tensor._array if hasattr(tensor._array, "whole") else array_of(tensor)
 
 
 def _kept(grad: Tensor) -> Tensor:

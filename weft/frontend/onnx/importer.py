@@ -27,7 +27,7 @@ from .model import Model, node_domain, node_label, read_model
 from .node import OnnxNode
 from .registry import GUESTS, TABLE
 from .scope import Scope, constant
-from .tensors import DTYPE_OF, checked_dims, dtype_of, sparse_to_numpy, symbol_name, to_numpy
+from .tensors import DTYPE_OF, checked_dims, dtype_of, has_external_data, sparse_to_numpy, symbol_name, to_numpy
 
 
 def from_onnx(
@@ -71,7 +71,7 @@ def from_onnx(
     outputs = [emitter.output(scope[item.name], item.name) for item in checked.graph.output]
     symbol = outputs[0] if len(outputs) == 1 else Group(outputs)
     emitter.keep_named(symbol)
-    note_about(symbol, emitter.inputs, checked.metadata)
+    note_about(symbol, emitter.inputs, checked.metadata, has_external_data(checked.graph))
     return symbol, emitter.used_params(symbol)
 
 

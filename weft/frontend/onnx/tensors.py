@@ -104,6 +104,12 @@ def to_numpy(tensor: TensorProto, where: str, folder: Folder | None = None, larg
     return numpy_helper.to_array(tensor)
 
 
+def has_external_data(graph: onnx.GraphProto) -> bool:
+    """Whether initialisers lie in other files."""
+    sparse = [tensor for item in graph.sparse_initializer for tensor in (item.values, item.indices)]
+    return any(tensor.data_location == TensorProto.EXTERNAL for tensor in (*graph.initializer, *sparse))
+
+
 def sparse_to_numpy(sparse: onnx.SparseTensorProto, where: str, folder: Folder | None = None) -> np.ndarray:
     """A sparse tensor with all its zeros."""
     shape = checked_dims(sparse.dims, where)

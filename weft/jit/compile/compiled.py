@@ -16,7 +16,7 @@ from ...base.forks import renewed_lock
 from ...base.kept import Kept
 from ...base.stages import recording
 from ...eager.autograd.modes import modes
-from ...eager.functions.around import LAYERS
+from ...eager.functions.around import LAYERS, is_watched
 from ...eager.recording import StandIn
 from ...eager.tensor.tensor import Tensor
 from ...eager.tensor.types import get_default_dtype
@@ -86,7 +86,7 @@ class Compiled:
         self._tracing = renewed_lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if modes.trace is not None or self.eager is not None or LAYERS:
+        if modes.trace is not None or self.eager is not None or (LAYERS and _is_eager(args, kwargs)):
             return self.function(*args, **kwargs)
         tensors: list[Tensor] = []
         owners: list[Any] = []
@@ -351,6 +351,13 @@ def _key(value: Any, tensors: list[Tensor]) -> Any:
     if isinstance(value, (tuple, list)):
         return (kind, *[_key(item, tensors) for item in value])
     return kind, id(value), _Held(value)
+
+
+def _is_eager(args: Any, kwargs: Any) -> bool:
+    """Whether a call runs as it is: someone looks at what it does, or its tensors are on a device."""
+    found: list[Tensor] = []
+    _key((args, kwargs), found)
+    return is_watched() or any(not tensor.is_cpu for tensor in found)
 
 
 def _objects(values: Sequence[Any]) -> list[Any]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from ...base.errors import InvalidValue
 from ...compiler.model import compile as compile_model
-from ...core.symbol import Symbol
-from ...nn.modules.module import Module
-from .compiled import Compiled
-from .compiled_module import CompiledModule
 
 _MISSING: Any = object()
 
@@ -39,11 +37,10 @@ def compile(model: Any = _MISSING, *, fullgraph: bool = False, dynamic: bool | N
     """
     if model is _MISSING:
         return partial(compile, fullgraph=fullgraph, dynamic=dynamic, **options)
-    if isinstance(model, Module):
-        return _checked(model, CompiledModule(model, fullgraph, dynamic), options)
-    if callable(model) and not isinstance(model, Symbol):
-        return _checked(model, Compiled(model, fullgraph, dynamic), options)
-    return compile_model(model, **options)
+    if isinstance(model, (str, os.PathLike)):  # which may be compiled already: nothing else is loaded for it
+        return compile_model(model, **options)
+    made = import_module(".functions", __package__).compiled(model, fullgraph, dynamic)
+    return compile_model(model, **options) if made is None else _checked(model, made, options)
 
 
 PYTORCH_OPTIONS = {"backend", "mode", "options", "disable"}

@@ -180,6 +180,8 @@ class Recorder(Recording):
 
     def outside(self, tensor: Tensor) -> NodeEntry:
         array: Any = tensor._array
+        if not isinstance(array, np.ndarray):
+            self.give_up(f"a tensor is on {str(tensor.device)!r}")
         written = self.replaced.get(id(owner_of(array)))
         if written is not None:
             tensor._array = _seen_in(written, array)

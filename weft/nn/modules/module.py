@@ -12,7 +12,7 @@ from ...eager.autograd.hooks import RemovableHandle
 from ...eager.autograd.modes import no_grad
 from ...eager.functions.all import FUNCTIONS
 from ...eager.tensor.device import device as Device
-from ...eager.tensor.device import require_cpu
+from ...eager.tensor.device import located, require_cpu
 from ...eager.tensor.parameter import Buffer, Parameter
 from ...eager.tensor.tensor import Tensor
 from ...eager.tensor.types import dtype as DType
@@ -448,14 +448,14 @@ class Module:
     @overload
     def to(self, *, memory_format: Any) -> Self: ...
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """In another floating dtype, memory format or, were there others, on another device; integers stay.
+        """In another floating dtype, in which integers stay, in another memory format, or on another device.
 
         >>> from weft import nn
         >>> import weft
         >>> nn.ParameterList([weft.ones(2)]).to(weft.float64)[0].dtype
         weft.float64
         """
-        kind, layout = _asked_of_to(args, kwargs)
+        kind, layout, where = _asked_of_to(args, kwargs)
         if kind is not None and not (kind.is_floating_point or kind.is_complex):
             raise InvalidType(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={kind}"
@@ -470,7 +470,7 @@ class Module:
         def converted(tensor: Tensor) -> Tensor:
             target = kind if tensor.is_floating_point() or tensor.is_complex() else None
             fits = layout is not None and tensor.dim() in (4, 5)
-            made: Tensor = tensor.to(dtype=target, memory_format=layout) if fits else tensor.to(dtype=target)
+            made: Tensor = tensor.to(device=where, dtype=target, memory_format=layout if fits else None)
             return made
 
         return self._apply(converted)
@@ -499,23 +499,24 @@ class Module:
         return self._apply(lambda tensor: tensor.type(dst_type))
 
     def cpu(self) -> Self:
-        """In the memory of the processor, where it is."""
+        """Parameters and buffers in the memory of the processor."""
         return self._apply(lambda tensor: tensor.cpu())
 
     def cuda(self, device: Any = None) -> Self:
-        """Raises: there is no GPU for tensors to live on."""
-        raise RunError(
-            "weft has no GPU to move a module to",
-            why="tensors live in the memory of the processor",
-            hint="leave it there",
-        )
+        """Parameters and buffers in the memory of a GPU."""
+        return self._apply(lambda tensor: tensor.cuda(device))
 
-    xpu = ipu = mtia = cuda
+    def xpu(self, device: Any = None) -> Self:
+        """Raises: weft computes on processors and GPUs of CUDA."""
+        require_cpu(Device("xpu"))
+        return self
+
+    ipu = mtia = xpu
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
         """Gives parameters and buffers new memory, whose content is anything."""
-        require_cpu(device)
-        return self._apply(_empty_like, recurse)
+        where = located(device)
+        return self._apply(lambda tensor: _empty_like(tensor).to(where), recurse)
 
     def share_memory(self) -> Self:
         """Moves parameters and buffers to memory that processes may share."""
@@ -727,19 +728,22 @@ def _type_name(value: Any) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _asked_of_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[DType | None, MemoryFormat | None]:
-    """The dtype and the memory format that the arguments of `to` ask for; the device can only be the processor."""
+def _asked_of_to(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[DType | None, MemoryFormat | None, Device | None]:
+    """The dtype, the memory format and the device that the arguments of `to` ask for."""
     unknown = kwargs.keys() - {"device", "dtype", "tensor", "non_blocking", "memory_format"}
     if unknown or len(args) > 3 or not (args or kwargs):
         raise InvalidType("to() received an invalid combination of arguments", why=f"got {args} and {sorted(kwargs)}")
     kind: DType | None = None
+    where: Device | None = None
     for value in (*args, kwargs.get("device"), kwargs.get("dtype"), kwargs.get("tensor")):
         if isinstance(value, DType):
             kind = value
         elif isinstance(value, Tensor):
-            kind = value.dtype
+            kind, where = value.dtype, value.device
         elif isinstance(value, (str, int, Device)) and not isinstance(value, bool):
-            require_cpu(Device(value))
+            where = located(value)
         elif value is not None and not isinstance(value, bool):
             raise InvalidType(f"to() received an invalid argument: {value!r}")
-    return kind, kwargs.get("memory_format")
+    return kind, kwargs.get("memory_format"), where

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ...base.errors import NotFound, RunError
+from ...base.machine import installed, machine, triple
 from .elf import PlacedObjects, is_placeable
 
 if TYPE_CHECKING:
@@ -49,22 +50,20 @@ def load_object(code: bytes | Sequence[bytes], symbols: Iterable[str]) -> Librar
 
 def load_ir(ir: str, symbols: Iterable[str]) -> Library:
     """The same for LLVM IR text, compiled for the baseline of this kind of machine."""
-    import llvmlite.binding as llvm
-
     disk = import_module("...base.file_cache", __package__).file_cache()
-    triple = llvm.get_process_triple()
-    key = f"{triple} {llvm.llvm_version_info} {ir}".encode()
+    key = f"{triple(machine())} {installed('llvmlite')} {ir}".encode()
     code = None if disk is None else disk.get(key)
     if code is None:
-        code = _compiled(ir, triple)
+        code = _compiled(ir)
         if disk is not None:
             disk.put(key, code)
     return load_object(code, symbols)
 
 
-def _compiled(ir: str, triple: str) -> bytes:
+def _compiled(ir: str) -> bytes:
     import llvmlite.binding as llvm
 
+    triple = llvm.get_process_triple()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(triple).create_target_machine(opt=2, reloc="pic", codemodel="small", jit=True)

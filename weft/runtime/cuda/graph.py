@@ -29,6 +29,7 @@ class PreparedKernel:
         launch = step.launch
         function.allow(launch.shared, launch.cluster)
         count = len(step.buffers) + len(step.scalars)
+        self._config: LaunchConfig | None = None
         self._words = (c_uint64 * max(count, 1))()
         self._maps = [EncodedMap() for _ in step.maps]
         first = ctypes.addressof(self._words)
@@ -55,15 +56,19 @@ class PreparedKernel:
 
     def launch(self, stream: Stream) -> None:
         """Runs the kernel alone, after all that the stream was given."""
-        launch = self.step.launch
-        config = LaunchConfig()
-        config.grid[:], config.block[:] = [*map(known, launch.blocks)], launch.threads
-        config.shared, config.stream = launch.shared, stream.handle
-        if launch.cluster > 1:
-            attribute = _cluster_of(launch.cluster)
-            config.attributes, config.count = pointer(attribute), 1
+        if self._config is None:
+            self._config = self._configured()
+        self._config.stream = stream.handle
         with self.context as context:
-            context.driver.call("cuLaunchKernelEx", byref(config), self.function.handle, self._parameters, None)
+            context.driver.call("cuLaunchKernelEx", byref(self._config), self.function.handle, self._parameters, None)
+
+    def _configured(self) -> LaunchConfig:
+        launch, config = self.step.launch, LaunchConfig()
+        config.grid[:], config.block[:] = [*map(known, launch.blocks)], launch.threads
+        config.shared = launch.shared
+        if launch.cluster > 1:
+            config.attributes, config.count = pointer(_cluster_of(launch.cluster)), 1
+        return config
 
 
 def _cluster_of(blocks: int) -> LaunchAttribute:

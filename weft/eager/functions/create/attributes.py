@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ....base.errors import InvalidType, RunError
+from ... import devices
+from ...tensor.device import CPU, located, require_cpu
 from ...tensor.device import device as Device
-from ...tensor.device import require_cpu
 from ...tensor.memory import array_of
 from ...tensor.tensor import Tensor, bind, wrap
 from ...tensor.typed_tensor import made_as
@@ -44,9 +45,19 @@ bind(name=property(_nameless))
 
 @row(space=None)
 def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
-    """Itself: tensors are in the memory of the processor"""
-    require_cpu(input.device)
+    """In the memory of the processor; itself if it is there"""
+    if not input.is_cpu:
+        return devices.moved(input, CPU)
     return input if memory_format is None else clone(input, memory_format=memory_format)
+
+
+@row(space=None)
+def cuda(input: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """In the memory of a GPU; itself if it is there"""
+    where = located("cuda" if device is None else device)
+    if where == CPU:
+        raise RunError(f"Invalid device, must be cuda device, but got {device!r}")
+    return devices.moved(input, where)
 
 
 def _device_method(name: str) -> None:
@@ -57,7 +68,7 @@ def _device_method(name: str) -> None:
     row(named(moved, name, f"Refused: there is no device {name}"), space=None)
 
 
-for _name in ("cuda", "ipu", "mtia", "xpu"):
+for _name in ("ipu", "mtia", "xpu"):
     _device_method(_name)
 
 
@@ -167,10 +178,9 @@ def _has_several_orders(input: Tensor) -> bool:
 @row(space=None)
 def new(input: Tensor, *arguments: Any, device: Any = None) -> Tensor:
     """A tensor of the same dtype from nothing, sizes, a sequence, a storage or a tensor"""
-    require_cpu(device)
     if len(arguments) == 1 and type(arguments[0]) is tuple:
         arguments = (list(arguments[0]),)
-    return made_as(input.dtype, *arguments)
+    return devices.moved(made_as(input.dtype, *arguments), located(device))
 
 
 @row

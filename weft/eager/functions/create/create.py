@@ -10,8 +10,9 @@ import numpy as np
 
 from ....base.dtype import BOOL, INT64, DType, is_integer
 from ....base.errors import InvalidType, InvalidValue, RunError, Unsupported
+from ... import devices
 from ...tensor.convert import convert
-from ...tensor.device import require_cpu
+from ...tensor.device import CPU, located
 from ...tensor.inplace import write_out
 from ...tensor.memory import Array, array_of, in_format, is_foreign, layout_of
 from ...tensor.promotion import complex_of, number_dtype
@@ -23,7 +24,7 @@ from ..table import named, row, with_example
 
 def made(array: Array, options: dict[str, Any]) -> Tensor:
     """A new tensor, with the options that every function which makes one takes."""
-    require_cpu(options.pop("device", None))
+    where = located(options.pop("device", None))
     layout = options.pop("layout", None)
     if layout not in (None, strided):
         raise Unsupported(f"a tensor is strided, not {layout}")
@@ -32,7 +33,7 @@ def made(array: Array, options: dict[str, Any]) -> Tensor:
     requires_grad = options.pop("requires_grad", False)
     if options:
         raise InvalidType(f"got an unexpected keyword argument {next(iter(options))!r}")
-    result = wrap(array)
+    result = wrap(array) if where == CPU else devices.placed(wrap(array), where)
     return result.requires_grad_() if requires_grad else result
 
 

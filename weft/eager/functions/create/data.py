@@ -8,8 +8,9 @@ import numpy as np
 
 from ....base.dtype import BOOL, DTYPES, INT64, DType, is_complex, is_float, is_integer
 from ....base.errors import InvalidType, InvalidValue, RunError
+from ... import devices
 from ...tensor.convert import convert, number_limits
-from ...tensor.device import require_cpu
+from ...tensor.device import located
 from ...tensor.memory import Array, array_of
 from ...tensor.promotion import complex_of
 from ...tensor.tensor import Tensor, wrap
@@ -155,13 +156,15 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     >>> weft.as_tensor(x) is x, weft.as_tensor([1.0, 2.0])
     (True, tensor([1., 2.]))
     """
-    require_cpu(device)
+    where = None if device is None else located(device)
     if isinstance(data, Tensor):
-        return data if dtype is None else data._cast(as_dtype(dtype).numpy)
-    if isinstance(data, np.ndarray):
+        found = data if dtype is None else data._cast(as_dtype(dtype).numpy)
+    elif isinstance(data, np.ndarray):
         shared = from_numpy(data)
-        return shared if dtype is None else shared._cast(as_dtype(dtype).numpy)
-    return wrap(array_from(data, dtype))
+        found = shared if dtype is None else shared._cast(as_dtype(dtype).numpy)
+    else:
+        found = wrap(array_from(data, dtype))
+    return found if where is None or where == found.device else devices.moved(found, where)
 
 
 @row(method=False)

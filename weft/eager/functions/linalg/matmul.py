@@ -470,7 +470,7 @@ def _operator(self: Tensor, other: Any) -> Any:
 
 
 def _swapped(self: Tensor, other: Any) -> Any:
-    return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
+    return other.matmul(self) if isinstance(other, Tensor) else NotImplemented
 
 
 bind(__matmul__=_operator, __rmatmul__=_swapped)

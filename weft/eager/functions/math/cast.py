@@ -8,10 +8,11 @@ import numpy as np
 
 from ....base.errors import InvalidType, InvalidValue, RunError
 from ....core.op import Op
+from ... import devices
 from ...autograd.modes import modes
 from ...dispatch import apply
 from ...tensor.device import device as Device
-from ...tensor.device import require_cpu
+from ...tensor.device import located
 from ...tensor.inplace import check_writable, write
 from ...tensor.memory import array_of, in_format
 from ...tensor.promotion import promote, result_dtype
@@ -64,13 +65,24 @@ def to(input: Tensor, *args: Any, **options: Any) -> Tensor:
         raise InvalidType(f"to() got an unexpected keyword argument {next(iter(options))!r}")
     flags = [value for value in args if isinstance(value, bool)]
     copy = copy or (len(flags) > 1 and flags[1])
+    where = None
     for value in (*args, *named):
         kind, layout = _asked(value, kind, layout)
+        where = _asked_where(value, where)
+    if where is not None and where != input.device:
+        return devices.moved(_laid_out(input._cast(kind), layout), where)
     if kind != input._dtype:
         return _laid_out(input._cast(kind), layout)
     if not copy and (layout is None or _lies_in(input, layout)):
         return input
     return _laid_out(clone(input), layout)
+
+
+def _asked_where(value: Any, where: Any) -> Any:
+    """The device that an argument asks for."""
+    if isinstance(value, Tensor):
+        return value.device
+    return located(value) if isinstance(value, (str, int, Device)) and not isinstance(value, bool) else where
 
 
 def _lies_in(input: Tensor, layout: Any) -> bool:
@@ -85,9 +97,7 @@ def _asked(value: Any, kind: Any, layout: Any) -> tuple[Any, Any]:
         return value._dtype, layout
     if isinstance(value, memory_format):
         return kind, value
-    if isinstance(value, (str, Device)):
-        require_cpu(value)
-    elif value is not None and not isinstance(value, bool):
+    if value is not None and not isinstance(value, (bool, int, str, Device)):
         raise RunError(f"to() received an invalid argument: {value!r}")
     return kind, layout
 

@@ -277,8 +277,8 @@ def _move(x: Array, mean: Tensor, var: Tensor, momentum: float) -> None:
     means = x.mean(axes).mean(0)
     spreads = x.var(axes).mean(0) * (count / max(count - 1, 1))
     for tensor, now in ((mean, means), (var, spreads)):
-        array_of(tensor)[...] = array_of(tensor) * (1 - momentum) + now * momentum
-        tensor._counter[0] += 1
+        with no_grad():
+            write(tensor, add(mul(tensor, 1 - momentum), wrap((now * momentum).astype(tensor._dtype))))
 
 
 @row(space=NN, method=False)

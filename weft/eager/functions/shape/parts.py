@@ -14,7 +14,7 @@ from ....ops.shape.index import TakeAttrs
 from ....ops.shape.join import ConcatenateAttrs
 from ...autograd.modes import modes
 from ...dispatch import apply
-from ...tensor.memory import Array, array_of, memory_of, positions_by
+from ...tensor.memory import Array, array_of, memory_of, positions_by, seen_as
 from ...tensor.tensor import MULTIPLE, DimensionError, Tensor, as_view, axis_of, element_strides, root_of, wrap
 from ...tensor.viewing import pieces_of, place_of, positions_of, record_taken, reshaped, seen_by, slice_of
 from ..operands import check_count, sizes_of
@@ -349,10 +349,10 @@ def _strided(input: Tensor, memory: Array, sizes: Sequence[int], strides: Sequen
         steps = [stride * flat.itemsize for stride in strides]
         return np.lib.stride_tricks.as_strided(start, sizes, steps)
 
-    made = as_view(view(memory), input)
+    made = as_view(seen_as(memory, view), input)
     if modes.grad and input._requires_grad:
         numbers = np.full(memory.size, -1, np.int64)
-        steps = [stride * numbers.itemsize for stride in element_strides(array_of(input))]
+        steps = [stride * numbers.itemsize for stride in element_strides(input._array)]
         first = numbers[input.storage_offset() :]
         own = np.lib.stride_tricks.as_strided(first, input._shape, steps)
         own[...] = positions_of(input._shape)

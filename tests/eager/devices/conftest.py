@@ -1,0 +1,26 @@
+"""A GPU for tests of tensors on one: a driver of Python, whose kernels run in the interpreter of loop IR."""
+
+import gc
+import sys
+from pathlib import Path
+
+import pytest
+from runtime.interpreted_cuda import interpreted
+from runtime.test_cuda_executor import fake_driver
+
+from weft.eager import devices
+from weft.eager.functions.around import ALWAYS, LAYERS
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    """At the end nothing is left on it, and nothing was done that a driver would refuse."""
+    with fake_driver(memory=1 << 32) as fake, interpreted(fake):
+        yield fake
+        gc.collect()
+        devices.forget()
+        LAYERS[:] = [layer for layer in LAYERS if layer not in ALWAYS]
+        ALWAYS.clear()
+        gc.collect()

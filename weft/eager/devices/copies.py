@@ -1,0 +1,92 @@
+"""Copies between elements of one device that lie anyhow: one kernel for each size of elements and number of axes, whose
+extents and strides are arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.addresses import address_of
+from ...base.plan import BufferRef, KernelStep, Launch
+from ...runtime.cuda.context import Context
+from ...runtime.cuda.graph import PreparedKernel
+from ...runtime.cuda.stream import current_stream
+from ..tensor.memory import Array
+from ..tensor.storage import byte_bounds
+from . import kernels
+
+
+class Walk(NamedTuple):
+    """Axes from the outermost in, in elements of at most 8 bytes: extents, and steps in the target and the source."""
+
+    width: int
+    extents: tuple[int, ...]
+    into: tuple[int, ...]
+    out_of: tuple[int, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether both sides are elements without gaps, in the same order."""
+        return len(self.extents) <= 1 and self.into in ((), (1,)) and self.out_of in ((), (1,))
+
+
+def walk_of(target: Array, source: Array) -> Walk:
+    """The fewest axes that two arrays of one shape are walked along: in the order that the target lies in, neighbours
+    that both sides walk in one go as one.
+
+    >>> a = np.zeros((4, 6), "float32")
+    >>> walk_of(a, a), walk_of(a, a.T.copy().T).extents
+    (Walk(width=4, extents=(24,), into=(1,), out_of=(1,)), (4, 6))
+    """
+    width, inner = (8, 2) if target.itemsize == 16 else (target.itemsize, 1)
+    axes = [(n, a // width, b // width) for n, a, b in zip(target.shape, target.strides, source.strides) if n != 1]
+    axes.sort(key=lambda axis: -abs(axis[1]))
+    if inner > 1:
+        axes.append((inner, 1, 1))
+    merged: list[tuple[int, int, int]] = []
+    for n, a, b in axes:
+        if merged and merged[-1][1] == a * n and merged[-1][2] == b * n:
+            merged[-1] = (merged[-1][0] * n, a, b)
+        else:
+            merged.append((n, a, b))
+    extents, into, out_of = zip(*merged) if merged else ((), (), ())
+    return Walk(width, extents, into, out_of)
+
+
+def copy_elements(target: Any, source: Any) -> None:
+    """Copies elements of memory of one device, of one shape and dtype."""
+    if not target.size:
+        return
+    if _overlap(target.layout, source.layout):
+        if target.address == source.address and target.strides == source.strides:
+            return
+        source = source.copy()
+    context: Context = target.owner.context
+    walk, stream = walk_of(target.layout, source.layout), current_stream(context.index)
+    target.owner.ready_on(stream)
+    source.owner.ready_on(stream)
+    with context:
+        if walk.is_plain:
+            context.driver.call("cuMemcpyDtoDAsync_v2", target.address, source.address, target.nbytes, stream.handle)
+        else:
+            _prepared(context, walk, target.layout, source.layout).launch(stream)
+    target.owner.used_on(stream)
+    source.owner.used_on(stream)
+
+
+def _overlap(target: Array, source: Array) -> bool:
+    return np.may_share_memory(target, source)
+
+
+def _prepared(context: Context, walk: Walk, target: Array, source: Array) -> PreparedKernel:
+    function = kernels.copying(context, walk.width, len(walk.extents))
+    ends = [byte_bounds(array) for array in (target, source)]
+    spans = [(high - low) // walk.width for low, high in ends]
+    starts = [(address_of(array) - low) // walk.width for array, (low, _) in zip((target, source), ends)]
+    total = int(np.prod(walk.extents))
+    scalars: Sequence[int] = (total, *spans, *starts, *walk.extents, *walk.into, *walk.out_of)
+    launch = Launch((-(-total // kernels.THREADS), 1, 1), (kernels.THREADS, 1, 1))
+    step = KernelStep(function.name, (BufferRef(0), BufferRef(1)), tuple(scalars), launch, 0.0)
+    return PreparedKernel(context, function, step, lambda slot: ends[slot][0])

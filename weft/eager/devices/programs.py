@@ -1,0 +1,195 @@
+"""Operators on memory of a device: programs of one operator or of the few steps of a plan, made by the backend of the
+device as those of models are, with sizes as arguments where that can be. What a backend has no kernel for is a step of
+the host in its program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from math import prod
+from typing import Any
+
+from ...base.cuda_target import CudaTarget
+from ...base.forks import held_lock
+from ...base.kept import Kept
+from ...base.plan import HostStep, KernelStep, known
+from ...compiler.constants import SharedConstants
+from ...compiler.model_source import ModelSource
+from ...compiler.open.part import OpenPrograms
+from ...compiler.prepare import typed_graph
+from ...core.graph import Graph
+from ...core.ir import Fact, Node, NodeEntry
+from ...core.op import Op, subscribe
+from ...core.plan import Plan, Step
+from ...core.symbol import Symbol
+from ...runtime.cuda.context import Context
+from ...runtime.cuda.executor import CudaExecutor
+from ...runtime.cuda.graph import PreparedKernel, runs
+from ...runtime.cuda.memory import Pooled
+from ...runtime.cuda.stream import current_stream
+from ...runtime.program import Program
+from .memory import OnDevice, laid_out, over
+from .told import tell_host
+
+OPT_LEVEL = 3
+KEPT_CALLS, KEPT_FORMS = 1 << 12, 1 << 10
+Names = dict[str, tuple[int | str, ...]]
+
+
+class Call:
+    """What runs an operator on arrays of certain shapes and dtypes. Kernels are launched one by one, for a graph of a
+    few would cost more; a program with steps of the host runs as those of models do."""
+
+    def __init__(self, executor: CudaExecutor) -> None:
+        self.executor, self.context = executor, executor.loaded.context
+        plan, program = executor.program.plan, executor.program
+        self.hosted = tuple(str(step.attrs["op"]) for step in plan.steps if isinstance(step, HostStep))
+        self.outputs = [
+            (spec.extents, spec.dtype, prod(spec.extents) * spec.dtype.itemsize) for spec in program.outputs
+        ]
+        used = {ref.slot for step in plan.steps for ref in step.buffers}
+        self._inputs, self._outputs, constants = (
+            [number for number, slot in enumerate(plan.slots) if slot.role == role]
+            for role in ("input", "output", "constant")
+        )
+        self.read = frozenset(place for place, number in enumerate(self._inputs) if number in used)
+        self._arena = [(number, known(slot.offset)) for number, slot in enumerate(plan.slots) if slot.role == "arena"]
+        self._arena_bytes = known(plan.arena_bytes)
+        self._addresses = [0] * len(plan.slots)
+        for number, place in zip(constants, executor.loaded.places):
+            self._addresses[number] = place
+        self._kernels: list[PreparedKernel] | None = None
+        self._steps = [step for step in plan.steps if isinstance(step, KernelStep) and runs(step)]
+        self._turn = held_lock("table")
+
+    def run(self, memories: Sequence[OnDevice]) -> list[OnDevice]:
+        """The outputs for elements that lie in order. What is written to inputs is written there."""
+        if self.hosted:
+            return self._run_hosted(memories)
+        stream = current_stream(self.context.index)
+        with self.context:
+            made = [Pooled(stream, nbytes) for _, _, nbytes in self.outputs]
+            scratch = Pooled(stream, self._arena_bytes) if self._arena else None
+            for memory in memories:
+                memory.owner.ready_on(stream)
+            with self._turn:
+                self._place(memories, made, scratch)
+                for kernel in self._kernels or ():
+                    kernel.launch(stream)
+        for memory in memories:
+            memory.owner.used_on(stream)
+        return [OnDevice(laid_out(m.address, shape, dtype), m) for m, (shape, dtype, _) in zip(made, self.outputs)]
+
+    def _place(self, memories: Sequence[OnDevice], made: Sequence[Pooled], scratch: Pooled | None) -> None:
+        """Has kernels use memory where it is in this call."""
+        addresses = self._addresses
+        for number, memory in zip(self._inputs, memories):
+            addresses[number] = memory.address if memory.size else getattr(memory.owner, "address", 0)
+        for number, output in zip(self._outputs, made):
+            addresses[number] = output.address
+        for number, offset in self._arena if scratch is not None else ():
+            addresses[number] = scratch.address + offset  # type: ignore[union-attr]
+        if self._kernels is None:
+            functions = self.executor.loaded.functions
+            self._kernels = [
+                PreparedKernel(self.context, functions[step.kernel], step, addresses.__getitem__)
+                for step in self._steps
+            ]
+        else:
+            for kernel in self._kernels:
+                kernel.place(addresses.__getitem__)
+
+    def _run_hosted(self, memories: Sequence[OnDevice]) -> list[OnDevice]:
+        for name in self.hosted:
+            tell_host(name)
+        arrays = {f"in{number}": memory.as_array() for number, memory in enumerate(memories)}
+        made = self.executor.run_arrays(arrays, [self.executor.device] * len(self.outputs), keep=True)
+        return [over(array) for array in made]
+
+
+_calls: Kept[Call] = Kept(KEPT_CALLS)
+_forms: Kept[OpenPrograms] = Kept(KEPT_FORMS)
+_making = held_lock("making")
+
+
+def forget() -> None:
+    """Lets all programs go."""
+    _calls.clear()
+    _forms.clear()
+
+
+subscribe(lambda op, name: forget())  # a rule of an operator may be another one
+
+
+def operator_call(op: Op, params: Any, memories: Sequence[OnDevice], context: Context) -> Call:
+    """What runs an operator on inputs of these shapes and dtypes."""
+
+    def plan() -> Plan:
+        step = Step(op, params, tuple(range(len(memories))), op.outputs_of(params))
+        return Plan((step,), tuple(range(len(memories), len(memories) + step.outputs)))
+
+    return _found((op, params), plan, memories, context)
+
+
+def plan_call(plan: Plan, memories: Sequence[OnDevice], context: Context) -> Call:
+    """The same for the steps of a plan, whose leaves are the inputs."""
+    return _found(plan, lambda: plan, memories, context)
+
+
+def _found(what: Hashable, plan: Callable[[], Plan], memories: Sequence[OnDevice], context: Context) -> Call:
+    facts = tuple([(memory.shape, memory.dtype) for memory in memories])
+    key = (what, facts, context)
+    found = _calls.get(key)
+    if found is None:
+        with _making:
+            found = _calls.find(key, lambda: _made(what, plan(), facts, context))
+    return found
+
+
+def _made(what: Hashable, plan: Plan, facts: Any, context: Context) -> Call:
+    shapes = {f"in{number}": shape for number, (shape, _) in enumerate(facts)}
+    executor = None
+    if not any([Op.mutates.contains(step.op) for step in plan.steps]):
+        names = named(facts)
+        key: Hashable = (what, tuple(names.items()), tuple(dtype for _, dtype in facts), context)
+        form = _forms.find(key, lambda: _programs(plan, facts, names))
+        executor = form.executor(shapes, lambda make: _loaded(make, context))
+    if executor is None:
+        alone = _programs(plan, facts, shapes)
+        executor = _loaded(lambda: alone.program_alone(shapes, lambda done, total: None), context)
+    assert isinstance(executor, CudaExecutor)
+    return Call(executor)
+
+
+def named(facts: Sequence[Any]) -> Names:
+    """Inputs in names for their extents: equal ones have the same, and extents of 0 and 1 stay what they are.
+
+    >>> named([((2, 3), None), ((3, 1), None)])
+    {'in0': ('n0', 'n1'), 'in1': ('n1', 1)}
+    """
+    known: dict[int, str] = {}
+    found: Names = {}
+    for number, (shape, _) in enumerate(facts):
+        found[f"in{number}"] = tuple(n if n < 2 else known.setdefault(n, f"n{len(known)}") for n in shape)
+    return found
+
+
+def _programs(plan: Plan, facts: Any, shapes: Any) -> OpenPrograms:
+    """What makes programs of a plan, for inputs whose extents are numbers or names."""
+    values = [NodeEntry(Node(None, name)) for name in shapes]
+    for number, (op, params, places, count) in enumerate(plan.steps):
+        inputs = [values[place] for place in places]
+        node = Node(op, f"{op.name.strip('_')}{number}", op.attributes(params), inputs, params=params)
+        values += [NodeEntry(node, index) for index in range(count)]
+    given = {name: Fact(shape, dtype) for (name, shape), (_, dtype) in zip(shapes.items(), facts)}
+    symbol = Symbol([values[place] for place in plan.results if place is not None])
+    read = {node.name for node in Graph(symbol.outputs).indexed.nodes}
+    known = {name: fact for name, fact in given.items() if name in read}
+    dtypes: Any = {name: fact.dtype for name, fact in known.items()}
+    graph = typed_graph(symbol, {}, {name: fact.shape for name, fact in known.items()}, dtypes)
+    source = ModelSource(graph.symbol, {}, shapes, dtypes, CudaTarget.create(), None, OPT_LEVEL)
+    return OpenPrograms(graph, source, SharedConstants({}), list(shapes), given)
+
+
+def _loaded(make: Callable[[], Program], context: Context) -> CudaExecutor:
+    with context:
+        return CudaExecutor(make())

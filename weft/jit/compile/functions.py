@@ -1,0 +1,17 @@
+"""What `weft.compile` makes of Python's functions and of modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.symbol import Symbol
+from ...nn.modules.module import Module
+from .compiled import Compiled
+from .compiled_module import CompiledModule
+
+
+def compiled(model: Any, fullgraph: bool, dynamic: bool | None) -> Compiled | CompiledModule | None:
+    """A function or a module that is traced when it is called; None of what is a model already."""
+    if isinstance(model, Module):
+        return CompiledModule(model, fullgraph, dynamic)
+    return Compiled(model, fullgraph, dynamic) if callable(model) and not isinstance(model, Symbol) else None
