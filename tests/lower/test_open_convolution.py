@@ -1,7 +1,8 @@
 """Kernels of convolutions whose extents are arguments, on every instruction set of this machine:
 values against PyTorch in float64, and no memory touched but that of the arrays."""
 
-from functools import cache
+from functools import cache, partial
+from math import prod
 
 import numpy as np
 import pytest
@@ -12,53 +13,69 @@ from lower.accuracy import agrees, targets
 from oracles import oracle
 
 from weft.base.dtype import FLOAT32, FLOAT64
-from weft.compiler.kernels import kernel_cache
-from weft.eager.native.convolution import KERNELS, in_blocks
-from weft.lower.cpu.conv_filters import open_sizes
-from weft.lower.cpu.windows.depthwise import SUMMED
-from weft.lower.cpu.windows.window_plans import even_parts, forward_sum, plan_filters, plan_sum, transposed_sum
+from weft.compiler.open.calls import lower_numbers
+from weft.compiler.open.programs import assembled
+from weft.eager.native.convolution import in_blocks, write_filters, write_planes, write_sum
+from weft.lower.cpu.conv_filters import chosen, open_sizes
+from weft.lower.cpu.taps import Line
+from weft.lower.cpu.windows.patch_convolution import even_parts
+from weft.lower.cpu.windows.planes import copies_of
+from weft.lower.cpu.windows.window_sum import WindowSum
 from weft.ops.nn._convolution import NCHW, OIHW, Convolution
 from weft.ops.nn._windows import Window
-from weft.runtime.cpu.open_kernel import OpenKernel
+from weft.runtime.cpu.executor import CpuExecutor
 
 TARGETS = targets()
 
 
 @cache
-def kernel(kind, isa, dtype, *form):
+def programs(*key):
+    """The programs of a key there are so far: each serves the numbers that answer its guards."""
+    return []
+
+
+def bound(write, isa, dtype, numbers, *form):
+    made = programs(write, isa, dtype, *form)
+    found = next((one for one in (program.bound(numbers) for program in made) if one is not None), None)
+    if found is None:
+        write = partial(write, *form, TARGETS[isa], dtype)
+        made.append(CpuExecutor(assembled(lower_numbers(numbers, write), TARGETS[isa])))
+        found = made[-1].bound(numbers)
+    return found
+
+
+def run(job, write, isa, dtype, front, out, *inputs, form=()):
+    """What is made of arrays that all end, or begin, at pages that may not be touched."""
+    made = guarded(np.full(out, np.nan, dtype), front)
+    bound(write, isa, dtype, job.numbers, *form).run_into([guarded(array, front) for array in inputs], [made])
+    return made
+
+
+def run_filters(job, isa, dtype, front, x, g):
     target = TARGETS[isa]
-    return OpenKernel(kernel_cache.compiled(KERNELS[kind](*form, target, dtype), target))
+    if copies_of(job, target, dtype) is not None:
+        return run(job, write_planes, isa, dtype, front, job.filters, x, g)
+    lanes = target.lanes(dtype)
+    form = chosen(job.rows, job.deep, (lanes, lanes), open_sizes(target))
+    wide, other = (g, x) if form.by_output else (x, g)
+    blocks = in_blocks(wide, job.groups, lanes)
+    return run(job, write_filters, isa, dtype, front, job.filters, blocks, other, form=(form,))
 
 
-def guarded_nans(shape, dtype, front):
-    return guarded(np.full(shape, np.nan, dtype), front)
+def sum_of(conv, source, out, transposed):
+    lines = [Line(*axis, transposed) for axis in zip(conv.windows, out[2:], source[2:])]
+    return WindowSum.of(source[0], conv.groups, source[1] // conv.groups, out[1] // conv.groups, *lines)
 
 
-def run(plan, isa, dtype, front, *inputs):
-    """The output of a plan whose arrays all end, or begin, at pages that may not be touched."""
-    made = guarded_nans((plan.splits, *plan.out), dtype, front)
-    if plan.form is not None:
-        wide, other = inputs[::-1] if plan.form.by_output else inputs
-        images, groups, *numbers = plan.scalars
-        ends = [images * number // plan.splits for number in range(plan.splits + 1)]
-        for part, first, end in zip(made, ends, ends[1:]):
-            blocks = in_blocks(wide[first:end], groups, plan.lanes)
-            arrays = [guarded(blocks, front), guarded(other[first:end], front), part]
-            scalars = (end - first, groups, *numbers)
-            kernel(plan.kind, isa, dtype, *plan.form).run(arrays, scalars, plan.turns, plan.work)
-    else:
-        tables = [guarded(table, front) for table in plan.tables]
-        nonfinite = guarded(np.zeros(TARGETS[isa].lanes(dtype), dtype), front)
-        arrays = [*(guarded(array, front) for array in inputs), *tables, made, nonfinite]
-        kernel(plan.kind, isa, dtype).run(arrays, plan.scalars, plan.turns, plan.work)
-        assert not np.isnan(nonfinite).any()
-    if plan.splits == 1:
-        return made[0]
-    out = guarded_nans(plan.out, dtype, front)
-    turns = -(-out.size // SUMMED)
-    adding = kernel("added_parts", isa, dtype)
-    adding.run([made, out], [plan.splits, out.size, turns], turns, 1.0)
-    return out
+def check_all_three(isa, dtype, front, conv, x_shape, w_shape, out_shape):
+    x, w, g, bias = arrays_of(x_shape, w_shape, out_shape, out_shape[1:2], dtype=dtype)
+    expected, gradients = oracle_of(x, w, bias, conv)
+    forward = sum_of(conv, x_shape, out_shape, False)
+    agrees(run(forward, write_sum, isa, dtype, front, out_shape, x, w, bias), expected.detach().numpy())
+    data, weight = (made.numpy() for made in gradients(g))
+    backward = sum_of(conv, out_shape, x_shape, True)
+    agrees(run(backward, write_sum, isa, dtype, front, x_shape, g, w, np.zeros(x_shape[1], dtype)), data)
+    agrees(run_filters(forward, isa, dtype, front, x, g), weight)
 
 
 @st.composite
@@ -99,18 +116,8 @@ def oracle_of(x, w, bias, conv):
 @given(geometry=geometries(), front=st.booleans(), double=st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_all_three_maps(isa, geometry, front, double):
-    x_shape, w_shape, out_shape, conv = geometry
-    target, dtype = TARGETS[isa], FLOAT64 if double else FLOAT32
-    x, w, g, bias = arrays_of(x_shape, w_shape, out_shape, out_shape[1:2], dtype=dtype)
-    expected, gradients = oracle_of(x, w, bias, conv)
-    plan = plan_sum(forward_sum(conv, x_shape, w_shape, out_shape), target, dtype)
-    agrees(run(plan, isa, dtype, front, x, w, bias), expected.detach().numpy())
-    data, weight = (made.numpy() for made in gradients(g))
-    nothing = np.zeros(x_shape[1], dtype)
-    plan = plan_sum(transposed_sum(conv, out_shape, w_shape, x_shape), target, dtype)
-    agrees(run(plan, isa, dtype, front, g, w, nothing), data)
-    plan = plan_filters(forward_sum(conv, x_shape, w_shape, out_shape), target, dtype)
-    agrees(run(plan, isa, dtype, front, x, g), weight)
+    *shapes, conv = geometry
+    check_all_three(isa, FLOAT64 if double else FLOAT32, front, conv, *shapes)
 
 
 LARGE = {  # x, w, stride, pads, dilation, groups
@@ -138,19 +145,7 @@ def test_work_that_is_cut(case):
     windows = [Window(size, stride, pad, pad, dilation) for size in w_shape[2:]]
     conv = Convolution((windows[0], windows[1]), groups, NCHW, OIHW, NCHW)
     outs = [window.out_extent(extent) for window, extent in zip(windows, x_shape[2:])]
-    out_shape = (x_shape[0], w_shape[0], *outs)
-    x, w, g, bias = arrays_of(x_shape, w_shape, out_shape, out_shape[1:2])
-    expected, gradients = oracle_of(x, w, bias, conv)
-    isa = len(TARGETS) - 1
-    forward = forward_sum(conv, x_shape, w_shape, out_shape)
-    plan = plan_sum(forward, TARGETS[isa], FLOAT32)
-    agrees(run(plan, isa, FLOAT32, False, x, w, bias), expected.detach().numpy())
-    data, weight = (made.numpy() for made in gradients(g))
-    backward = transposed_sum(conv, out_shape, w_shape, x_shape)
-    plan = plan_sum(backward, TARGETS[isa], FLOAT32)
-    agrees(run(plan, isa, FLOAT32, False, g, w, np.zeros(x_shape[1], "float32")), data)
-    plan = plan_filters(forward, TARGETS[isa], FLOAT32)
-    agrees(run(plan, isa, FLOAT32, False, x, g), weight)
+    check_all_three(len(TARGETS) - 1, FLOAT32, False, conv, x_shape, w_shape, (x_shape[0], w_shape[0], *outs))
 
 
 @given(st.integers(1, 5000), st.integers(1, 50), st.sampled_from([1, 3, 8, 48]))
@@ -161,9 +156,14 @@ def test_even_parts_cover_and_are_whole_units(total, parts, unit):
     assert size - unit < -(-total // parts)
 
 
-@pytest.mark.parametrize("kind", KERNELS)
-def test_kernels_do_not_depend_on_extents(kind):
-    form = (False, *open_sizes(TARGETS[-1])[0]) if kind == "filters" else ()
-    made = KERNELS[kind](*form, TARGETS[-1], FLOAT32)
-    assert made.parallel is not None
-    assert made.parallel.extent in made.scalars
+def test_few_programs_serve_all_numbers():
+    """Asked is only what decides which template it is."""
+    plain, window = Line(Window(3, 1, 1, 1), 30, 30, False), Line(Window(5, 2, 0, 0, 2), 11, 29, True)
+    jobs = [WindowSum.of(2, 1, 16, 32, plain, plain), WindowSum.of(1, 3, 7, 1, window, window)]
+    jobs += [WindowSum.of(2, 16, 1, 1, plain, plain), WindowSum.of(1, 9, 1, 2, window, window)]
+    programs.cache_clear()
+    for job in jobs:
+        executor = bound(write_sum, len(TARGETS) - 1, FLOAT32, job.numbers)
+        assert executor.program.outputs[0].extents == job.out
+        assert [prod(spec.extents) for spec in executor.program.inputs[:2]] == [prod(job.source), prod(job.filters)]
+    assert len(programs(write_sum, len(TARGETS) - 1, FLOAT32)) == 2

@@ -49,8 +49,16 @@ def test_sizes_are_taken_from_inputs_that_fit(program):
         fixed.sizes_of([(7, 3), (7,)])
 
 
-def test_open_sizes_are_axes_of_inputs(program):
-    for wrong in [((5, 0), (0, 1)), ((0, 2), (0, 1)), ((-1, 0), (0, 1)), ((0, -1), (0, 1))]:
+def test_open_sizes_are_axes_of_inputs_or_numbers_beside_them(program):
+    beside = len(program.inputs) + len(program.outputs)
+    assert replace(program, open_sizes=((beside, 0), (beside, 1))).bound([7, 3]) is not None
+    for wrong in [
+        ((beside + 1, 0), (0, 1)),
+        ((beside, 2), (0, 1)),
+        ((0, 2), (0, 1)),
+        ((-1, 0), (0, 1)),
+        ((0, -1), (0, 1)),
+    ]:
         with pytest.raises(InvalidValue, match="there is none"):
             replace(program, open_sizes=wrong)
     with pytest.raises(InvalidValue, match="size 1 of 1"):

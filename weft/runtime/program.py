@@ -64,8 +64,8 @@ class Program:
     input, output and constant are in the order of the fields of those names.
 
     Of a plan that is open, `open_sizes` tells what the sizes of its table are: for each the number of an input, and an
-    axis of that; outputs count on from the inputs, where only who binds a program knows their sizes. All programs that
-    are bound to sizes share code and constants.
+    axis of that; outputs count on from the inputs, where only who binds a program knows their sizes, and numbers that
+    are no sizes of arrays come after them. All programs that are bound to sizes share code and constants.
     """
 
     plan: ExecPlan
@@ -84,7 +84,8 @@ class Program:
             raise InvalidValue(f"a program of {len(self.open_sizes)} open sizes", why="a table of sizes is for some")
         specs = (*self.inputs, *self.outputs)
         for number, axis in self.open_sizes:
-            if not 0 <= number < len(specs) or not 0 <= axis < len(specs[number].shape):
+            most = len(specs[number].shape) if 0 <= number < len(specs) else len(self.open_sizes)
+            if not 0 <= number <= len(specs) or not 0 <= axis < most:
                 raise InvalidValue(f"an open size is axis {axis} of input {number}", why="there is none")
         rows = () if self.plan.sizes is None else self.plan.sizes.rows
         for spec in specs:
@@ -101,7 +102,7 @@ class Program:
             if len(spec.shape) != len(shape) or any(a != b for a, b in dims if not isinstance(a, At)):
                 raise ShapeError(f"input {spec.name!r} has shape {shape}", why=f"expected {spec}")
         if any(number >= len(shapes) for number, _ in self.open_sizes):
-            raise InvalidValue("sizes of outputs are open", hint="program.bound(sizes), with theirs")
+            raise InvalidValue("sizes are open that are not those of inputs", hint="program.bound(sizes), with theirs")
         return [shapes[number][axis] for number, axis in self.open_sizes]
 
     def bound(self, sizes: Sequence[int]) -> Program | None:

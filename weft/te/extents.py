@@ -33,11 +33,12 @@ class NumberNeeded(Error):
 
 class Trace:
     """The arguments there are, what was computed of them, and the questions asked so far. Where it `stays_open`, asking
-    for a number is an error."""
+    for a number is an error. Where it `passes` them, kernels take numbers that were computed as further scalars."""
 
-    def __init__(self, stays_open: bool = False) -> None:
-        self.stays_open = stays_open
+    def __init__(self, stays_open: bool = False, passes: bool = False) -> None:
+        self.stays_open, self.passes = stays_open, passes
         self.arguments: list[Var] = []
+        self.computed: dict[Var, int] = {}  # the rows of further scalars
         self._values: list[int] = []
         self.guards: dict[Guard, None] = {}
         self.equal: dict[Var, Expr] = {}  # arguments that the guards say are another one
@@ -49,6 +50,11 @@ class Trace:
         self.arguments.append(Var(name))
         self._values.append(value)
         return Extent(value, self.arguments[-1], row, self)
+
+    @property
+    def scalars(self) -> dict[Var, int]:
+        """What kernels take, with the row of each."""
+        return {**{var: self.row(SIZE, number) for number, var in enumerate(self.arguments)}, **self.computed}
 
     def general(self, size: int | Extent) -> int | Extent:
         """A size as a dimension of a model: guarded to be at least 1."""
@@ -83,6 +89,8 @@ class Trace:
             match node:
                 case Const(value=value):
                     row = self.row(NUMBER, int(value))
+                case Var() if node in self.computed:
+                    row = self.computed[node]
                 case Var():
                     row = self.row(SIZE, self.arguments.index(node))
                 case Binary(op=op, a=a, b=b) if op in OPERATIONS:
@@ -232,6 +240,16 @@ def is_same(a: Any, b: Any) -> bool:
 def typical(size: int | Extent) -> int:
     """About how large a size is: what it is in this call. Only what changes nothing but speed may depend on it."""
     return size.value if isinstance(size, Extent) else size
+
+
+def passed(name: str, size: Any) -> Any:
+    """A size by a name of its own where kernels are given what was computed, so that they do not compute it again."""
+    if not isinstance(size, Extent) or not size.trace.passes or isinstance(size.expr, Var):
+        return size
+    known = next((var for var, row in size.trace.computed.items() if row == size.row), None)
+    var = known or Var(name)
+    size.trace.computed[var] = size.row
+    return Extent(size.value, var, size.row, size.trace, size.is_general)
 
 
 def fewest(sizes: Iterable[int | Extent]) -> int:

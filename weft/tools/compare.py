@@ -20,13 +20,22 @@ from ..compiler.model import CompiledModel
 from ..core.graph import Graph
 from ..core.ir import Node, NodeEntry
 from ..runtime.program import Array
-from .call_sizes import CallSizes
 from .differences import Difference, difference_of
 from .inputs import complete_inputs
 from .model_files import Shapes, arrays_of, model_as_read
 from .onnx_values import OrtValues
 from .progress import Stages
-from .values import Compilation, KeptValues, Reference, Walked, group_reference, plain_forms, visit_programs, walked
+from .values import (
+    CallSizes,
+    Compilation,
+    KeptValues,
+    Reference,
+    Walked,
+    group_reference,
+    plain_forms,
+    visit_programs,
+    walked,
+)
 
 TOLERANCE = 1e-3  # of the largest magnitude of a value, in float32
 OWN_PART = 0.1  # of it may be a single kernel's
@@ -183,7 +192,7 @@ def compare_model(
         if other is not None or ref == "fp32":
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weft-compare-")))
             second, weights = (model, params) if other is None else (other, None)
-            beside = _other_values(second, weights, feed, threads, opt_level, folder)
+            beside = _other_values(second, weights, feed, shape, threads, opt_level, folder)
             ref = ref if other is None else _title(other)
         elif ref == "ort":
             beside = OrtValues(Path(model), feed)
@@ -452,10 +461,15 @@ class _OtherModel:
 
 
 def _other_values(
-    other: Any, params: Path | str | None, feed: Mapping[str, Array], threads: int | None, opt_level: int, folder: Path
+    other: Any,
+    params: Path | str | None,
+    feed: Mapping[str, Array],
+    shape: Shapes | None,
+    threads: int | None,
+    opt_level: int,
+    folder: Path,
 ) -> SourceValues:
-    shapes = {name: array.shape for name, array in feed.items()}
-    source = model_as_read(other, shapes, params, feed, threads=threads, opt_level=opt_level)
+    source = model_as_read(other, shape, params, feed, threads=threads, opt_level=opt_level)
     missing = [spec.name for spec in source.inputs if spec.name not in feed]
     if missing:
         raise InvalidValue(

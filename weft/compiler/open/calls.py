@@ -25,7 +25,8 @@ from .binding import OpenSizes
 
 class LoweredCall(NamedTuple):
     """What goes in and out, and kernels whose arguments are positions among that, or temporaries. `sizes` tells of each
-    argument of the trace which axis it is of which input."""
+    argument of the trace which axis it is of which input, or which number of those given, whose place is after all
+    that goes in and out."""
 
     trace: Trace
     sizes: tuple[tuple[int, int], ...]
@@ -64,6 +65,23 @@ def lower_compute(name: str, compute: Callable[..., Any], inputs: Sequence[Spec]
     return _call(sizes.trace, named, [(tensor.shape, tensor.dtype) for tensor in ends], ends, kernels)
 
 
+class Written(NamedTuple):
+    """What goes in and out, and kernels whose arguments are positions among that, or temporaries."""
+
+    inputs: tuple[Spec, ...]
+    outputs: tuple[Spec, ...]
+    kernels: tuple[LoweredKernel, ...]
+
+
+def lower_numbers(numbers: Sequence[int], write: Callable[[list[Any]], Written]) -> LoweredCall:
+    """What is written for numbers all of which are arguments, those that are 1 as well."""
+    trace = Trace(passes=True)
+    inputs, outputs, kernels = write([trace.extent(f"n{place}", number) for place, number in enumerate(numbers)])
+    ends = range(len(inputs) + len(outputs))
+    sizes = [(len(ends), place) for place in range(len(numbers))]
+    return LoweredCall(trace, tuple(sizes), inputs, outputs, _placed(trace, ends, kernels))
+
+
 def _opened(inputs: Sequence[Spec]) -> tuple[OpenSizes, list[Fact]]:
     """Sizes that are arguments, with the values of this call, and inputs in their names."""
     names: dict[str, int] = {}
@@ -79,13 +97,18 @@ def _call(
     trace: Trace, named: Sequence[Fact], specs: Sequence[Spec], ends: Sequence[Any], kernels: Iterable[LoweredKernel]
 ) -> LoweredCall:
     """The call of kernels whose arguments are `ends`: inputs, whose shapes have names, then outputs."""
+    sizes = [(number, axis) for number, fact in enumerate(named) for axis, n in enumerate(fact.shape or ()) if n != 1]
+    placed = _placed(trace, ends, kernels)
+    return LoweredCall(trace, tuple(sizes), tuple(specs[: len(named)]), tuple(specs[len(named) :]), placed)
+
+
+def _placed(trace: Trace, ends: Sequence[Any], kernels: Iterable[LoweredKernel]) -> tuple[LoweredKernel, ...]:
     position = {end: number for number, end in enumerate(ends)}
     placed = [
         made._replace(
-            kernel=replace(made.kernel, scalars=tuple(trace.arguments)),
+            kernel=replace(made.kernel, scalars=tuple(trace.scalars)),
             arguments=tuple([a if isinstance(a, Temporary) else position[a] for a in made.arguments]),
         )
         for made in kernels
     ]
-    sizes = [(number, axis) for number, fact in enumerate(named) for axis, n in enumerate(fact.shape or ()) if n != 1]
-    return LoweredCall(trace, tuple(sizes), tuple(specs[: len(named)]), tuple(specs[len(named) :]), tuple(placed))
+    return tuple(placed)

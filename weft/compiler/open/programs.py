@@ -12,7 +12,6 @@ from ...base.cpu_target import CpuTarget, host
 from ...base.errors import Error, RunError
 from ...base.file_cache import file_cache
 from ...base.plan import ONCE, At, ExecPlan, KernelStep, Launch, OpenWork
-from ...base.sizes import SIZE
 from ...core.bulk import collector_paused
 from ...lower.group import Spec, Temporary
 from ...runtime.artifact import program_bytes, program_of
@@ -105,7 +104,7 @@ def assembled(call: LoweredCall, target: CpuTarget) -> Program:
             places.use(argument, number)
     slots, refs, arena_bytes = places.plan()
     codes = {kernel: kernel_cache.compiled(kernel, target) for kernel, _, _ in call.kernels}
-    scalars = tuple(At(trace.row(SIZE, number)) for number in range(len(trace.arguments)))
+    scalars = tuple(map(At, trace.scalars.values()))
     each = target.nanoseconds_per_operation
     steps = [
         KernelStep(

@@ -1,64 +1,49 @@
-"""Convolutions of eager arrays by open kernels: operators' params and arrays come in, their outputs go out.
+"""Convolutions of eager arrays by programs of one step, all numbers of which are arguments: operators' params and
+arrays come in, their outputs go out.
 
-Declined are other layouts and dtypes, nothing to compute, shapes that do not fit, and filters that are infinite or
-NaN where taps stand outside."""
+Declined are other layouts and dtypes, nothing to compute, and shapes that do not fit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...base.cpu_target import host
 from ...base.dtype import FLOAT32, FLOAT64, DType
-from ...compiler.open.kernels import open_kernel
+from ...compiler.open.calls import Written
 from ...core.op import Op
-from ...lower.cpu.conv_filters import filters_kernel
-from ...lower.cpu.windows.depthwise import SUMMED, added_parts_kernel, depthwise_filters_kernel, depthwise_kernel
-from ...lower.cpu.windows.patch_convolution import convolution_kernel
-from ...lower.cpu.windows.window_plans import (
-    WindowPlan,
-    WindowSum,
-    forward_sum,
-    plan_filters,
-    plan_sum,
-    suits_taps,
-    transposed_sum,
-)
+from ...lower.cpu.conv_filters import Form, chosen, filters_kernel, open_sizes
+from ...lower.cpu.taps import Line
+from ...lower.cpu.windows.kernels import plane_filters, sum_kernel
+from ...lower.cpu.windows.planes import copies_of
+from ...lower.cpu.windows.window_sum import WindowSum
 from ...ops.nn import conv_grad  # noqa: F401  operators named here
 from ...ops.nn._convolution import convolution_of
 from ...ops.nn.conv import Conv2DTransposeAttrs
-from ...runtime.cpu.open_kernel import OpenKernel
-from ...te.loops import Kernel
 from .calls import Array, Declined, Facts, Run, facts_of, inferred, native
-from .copy import copy_into, dense
-from .generic import run_template
+from .copy import copy_into
+from .generic import Call, numbers_call, run_template
 from .product import multiply
+from .reduce import reduced
 
 Outputs = list[Array]
+Shape = tuple[int, ...]
 
 PLANS = 1024
 LARGEST = 1 << 30  # extents and pads whose sums are 32-bit numbers
-
-KERNELS: dict[str, Callable[..., Kernel]] = {
-    "convolution": convolution_kernel,
-    "depthwise": depthwise_kernel,
-    "filters": filters_kernel,
-    "depthwise_filters": depthwise_filters_kernel,
-    "added_parts": added_parts_kernel,
-}
-
-
-def _kernel(kind: str, dtype: DType, *form: int) -> OpenKernel:
-    return open_kernel((kind, *form, dtype), lambda target: KERNELS[kind](*form, target, dtype))
+MATRIX_PIXELS = 128  # of an image that is multiplied as a matrix
+SUMMED_WINDOWS = 8192  # of the images in a split, whose products are added one after the other
+SPLIT_BYTES = 1 << 21  # of what is packed for a split, unless the filters are larger
+USEFUL = 0.6  # share of products with elements, below which zeros are not worth multiplying
+MAX_PRODUCTS = 1 << 24  # that are kept at once
 
 
 # Plans, by the shapes and dtypes of all inputs.
-
-Job = Callable[..., WindowSum]  # of a convolution, the shape that comes out, and those that come in
 
 
 def _check(params: Any, facts: Facts) -> None:
@@ -77,53 +62,69 @@ def _check(params: Any, facts: Facts) -> None:
         raise Declined("size")
 
 
-def _convolution(
-    name: str, run: Callable[..., Outputs], plan: Callable[..., WindowPlan], job: Job, places: Sequence[int] = ()
-) -> Run:
-    """Registers a convolution by the window sum that it is: how that is run and planned, and the places of the
-    arrays that run takes, if not all in order."""
+Job = Callable[..., tuple[Shape, Shape, bool]]  # of the shapes that come out and in: source, result, whether transposed
+
+
+def _convolution(name: str, run: Callable[..., Outputs], job: Job, places: Sequence[int] = ()) -> Run:
+    """Registers a convolution by the sum over windows that it is: how that is run, and the places of the arrays that
+    run takes, if not all in order."""
 
     @lru_cache(PLANS)
-    def planned(op: Op, params: Any, facts: Facts) -> WindowPlan | None:
+    def planned(op: Op, params: Any, facts: Facts) -> WindowSum:
         _check(params, facts)
         out = inferred(op, params, facts)[0].shape
-        windows = job(convolution_of(params), out, *[shape for shape, _ in facts])
-        if not min(windows.out):
+        source, made, transposed = job(out, *[shape for shape, _ in facts])
+        if not min(made):
             raise Declined("empty")
-        return None if suits_taps(windows) else plan(windows, host(), facts[0][1])
+        conv = convolution_of(params)
+        lines = [Line(*axis, transposed) for axis in zip(conv.windows, made[2:], source[2:])]
+        channels = (source[1] // conv.groups, made[1] // conv.groups)
+        return WindowSum.of(source[0], conv.groups, *channels, *lines)
 
     def call(op: Op, params: Any, arrays: Sequence[Array]) -> Outputs:
-        chosen = [arrays[place] for place in places] if places else arrays
-        made = planned(op, params, facts_of(arrays))
-        return _by_taps(params, *chosen) if made is None else run(made, *chosen)
+        windows = planned(op, params, facts_of(arrays))
+        return run(windows, params, *([arrays[place] for place in places] if places else arrays))
 
     return native(name, fitting=False)(call)
 
 
-# Calls.
+@lru_cache(PLANS)
+def _is_pointwise(job: WindowSum) -> bool:
+    """Whether each result is made from one pixel, of images that are not tiny."""
+    alike = all((axis.taps, axis.step, axis.out_step) == (1, 1, 1) and not axis.reaches_out for axis in job[-2:])
+    return alike and job.source[2:] == job.out[2:] and job.groups == 1 and prod(job.out[2:]) >= MATRIX_PIXELS
 
 
-def _run_sum(plan: WindowPlan, source: Array, weight: Array, *bias: Array) -> Outputs:
-    out = np.empty(plan.out, source.dtype)
-    added = bias[0] if bias else np.zeros(plan.out[1], source.dtype)
-    if plan.pointwise and not bias:
-        return _run_pointwise(plan, source, weight, out)
-    nonfinite = np.zeros(plan.lanes, source.dtype)
-    inputs = [dense(a) for a in (source, weight, added)]
-    arrays = (*inputs, *plan.tables, out, nonfinite)
-    _kernel(plan.kind, source.dtype).run(arrays, plan.scalars, plan.turns, plan.work)
-    _check_spread(plan, nonfinite, weight)
-    return [out]
+# Sums over windows.
 
 
-def _by_taps(params: Any, source: Array, weight: Array, *bias: Array) -> Outputs:
-    """A transposed convolution, or a gradient that is one, by the template of models."""
-    given = _transpose(params, weight.shape[1] * params.groups, bool(bias))
-    return run_template(_TRANSPOSE, given, [source, weight, *bias])
+def write_sum(target: Any, dtype: DType, numbers: list[Any]) -> Written:
+    job = WindowSum.of_numbers(numbers)
+    shapes: Any = (job.source, job.filters, job.out[1:2], job.out)
+    specs = tuple((shape, dtype) for shape in shapes)
+    return Written(specs[:3], specs[3:], (sum_kernel("windows", job, target, dtype, range(4)),))
+
+
+@lru_cache(PLANS)
+def _sum_call(job: WindowSum, dtype: DType) -> Call | None:
+    """None where few taps of a result stand on an element, so that a template that walks over those alone is better."""
+    few = prod(job.source[2:]) <= USEFUL * prod(job.out[2:]) and job.down.sign < 0 and job.parts == 1
+    if few and copies_of(job, host(), dtype) is None:
+        return None
+    return numbers_call(("windows", dtype), "convolution", job.numbers, partial(write_sum, host(), dtype))
+
+
+def _run_sum(job: WindowSum, params: Any, source: Array, weight: Array, *bias: Array) -> Outputs:
+    if not bias and _is_pointwise(job):
+        return _run_pointwise(job, source, weight)
+    call = _sum_call(job, source.dtype)
+    if call is None:
+        return run_template(_TRANSPOSE, _transposed(params, job.out[1], bool(bias)), [source, weight, *bias])
+    return call.run([source, weight, bias[0] if bias else np.zeros(job.out[1], source.dtype)])
 
 
 @lru_cache(256)
-def _transpose(params: Any, channels: int, use_bias: bool) -> Conv2DTransposeAttrs:
+def _transposed(params: Any, channels: int, use_bias: bool) -> Conv2DTransposeAttrs:
     names = ("kernel_size", "strides", "padding", "dilation", "groups")
     same = {name: getattr(params, name) for name in names}
     return Conv2DTransposeAttrs(channels=channels, use_bias=use_bias, **same)
@@ -132,9 +133,10 @@ def _transpose(params: Any, channels: int, use_bias: bool) -> Conv2DTransposeAtt
 _TRANSPOSE = Op.get("conv2d_transpose")
 
 
-def _run_pointwise(plan: WindowPlan, source: Array, weight: Array, out: Array) -> Outputs:
+def _run_pointwise(job: WindowSum, source: Array, weight: Array) -> Outputs:
     """Products of the filters, or of their transpose, and each image."""
-    filters = weight[:, :, 0, 0].T if plan.transposed else weight[:, :, 0, 0]
+    out = np.empty(job.out, source.dtype)
+    filters = weight[:, :, 0, 0].T if job.down.sign < 0 else weight[:, :, 0, 0]
     multiply(filters, _matrices(source), out=_matrices(out))
     return [out]
 
@@ -144,43 +146,70 @@ def _matrices(images: Array) -> Array:
     return images.reshape(*images.shape[:2], -1)
 
 
-def _check_spread(plan: WindowPlan, nonfinite: Array, factor: Array) -> None:
-    """Declines what is infinite or NaN and met zeros that stand for nothing."""
-    if plan.outside and np.isnan(nonfinite).any() and not np.isfinite(factor).all():
-        raise Declined("not finite")
+# Filters.
 
 
-def _run_filters(plan: WindowPlan, source: Array, windows: Array) -> Outputs:
-    dtype = source.dtype
-    out = np.empty(plan.out, dtype)
-    if plan.pointwise:
-        parts = np.empty((len(source), *plan.out), dtype) if len(source) > 1 else out
-        multiplied = parts.reshape(len(source), *plan.out[:2])
-        multiply(_matrices(windows), _matrices(source).swapaxes(1, 2), out=multiplied)
-        return [_added(parts, out)]
-    parts = np.empty((plan.splits, *plan.out), dtype) if plan.splits > 1 else out
-    if plan.form is not None:
-        _run_template(plan, source, windows, parts.reshape(plan.splits, *plan.out))
-        return [_added(parts, out)]
-    nonfinite = np.zeros(plan.lanes, dtype)
-    arrays = (dense(source), dense(windows), *plan.tables, parts, nonfinite)
-    _kernel(plan.kind, dtype).run(arrays, plan.scalars, plan.turns, plan.work)
-    _check_spread(plan, nonfinite, windows)
-    return [_added(parts, out)]
+class _Filters(NamedTuple):
+    """How filters are made: by planes, or from blocks of images that are packed, some images at a time."""
+
+    planes: Call | None
+    form: Form
+    calls: list[tuple[int, int, Call]]  # and the images of each: the first, and the first of the next
 
 
-def _run_template(plan: WindowPlan, source: Array, windows: Array, parts: Array) -> None:
-    """Packs and multiplies the images of one part after the other."""
-    assert plan.form is not None
-    wide, other = (windows, source) if plan.form.by_output else (source, windows)
-    images, groups, *scalars = plan.scalars
-    first = 0
-    for number, part in enumerate(parts):
-        end = images * (number + 1) // len(parts)
-        arrays = (in_blocks(wide[first:end], groups, plan.lanes), dense(other[first:end]), part)
-        numbers = (end - first, groups, *scalars)
-        _kernel(plan.kind, part.dtype, *plan.form).run(arrays, numbers, plan.turns, plan.work / len(parts))
-        first = end
+def write_planes(target: Any, dtype: DType, numbers: list[Any]) -> Written:
+    job = WindowSum.of_numbers(numbers)
+    shapes: Any = (job.source, job.out, job.filters)
+    specs = tuple((shape, dtype) for shape in shapes)
+    kernel = plane_filters("plane_filters", job, target, dtype, range(3))
+    assert kernel is not None
+    return Written(specs[:2], specs[2:], (kernel,))
+
+
+def write_filters(form: Form, target: Any, dtype: DType, numbers: list[Any]) -> Written:
+    job, lanes = WindowSum.of_numbers(numbers), target.lanes(dtype)
+    wide, other = (job.out, job.source) if form.by_output else (job.source, job.out)
+    blocks = -(-(job.rows if form.by_output else job.deep) // lanes)
+    shapes: Any = ((job.images, job.groups * blocks, *wide[2:], lanes), other, job.filters)
+    specs = tuple((shape, dtype) for shape in shapes)
+    return Written(specs[:2], specs[2:], (filters_kernel("filters", job, form, target, dtype, range(3)),))
+
+
+@lru_cache(PLANS)
+def _filters_of(job: WindowSum, dtype: DType) -> _Filters:
+    target = host()
+    lanes = target.lanes(dtype)
+    form = chosen(job.rows, job.deep, (lanes, lanes), open_sizes(target))
+    if copies_of(job, target, dtype) is not None:
+        write = partial(write_planes, target, dtype)
+        return _Filters(numbers_call(("plane_filters", dtype), "filters", job.numbers, write), form, [])
+    wide, pixels = (job.rows, job.out) if form.by_output else (job.deep, job.source)
+    packed = job.groups * -(-wide // lanes) * lanes * prod(pixels[2:])  # elements of an image
+    fitting = max(SPLIT_BYTES // dtype.itemsize, prod(job.filters)) // packed
+    splits = -(-job.images // max(min(SUMMED_WINDOWS // prod(job.out[2:]), fitting), 1))
+    ends = [job.images * number // splits for number in range(splits + 1)]
+    calls = []
+    for first, end in pairwise(ends):
+        numbers = job._replace(images=end - first).numbers
+        write = partial(write_filters, form, target, dtype)
+        calls.append((first, end, numbers_call(("filters", *form, dtype), "filters", numbers, write)))
+    return _Filters(None, form, calls)
+
+
+def _run_filters(job: WindowSum, params: Any, source: Array, windows: Array) -> Outputs:
+    images = len(source)
+    if _is_pointwise(job) and images * prod(job.filters) <= MAX_PRODUCTS:
+        parts = multiply(_matrices(windows), _matrices(source).swapaxes(1, 2))
+        return [_added(parts).reshape(job.filters)]
+    made = _filters_of(job, source.dtype)
+    if made.planes is not None:
+        return made.planes.run([source, windows])
+    wide, other = (windows, source) if made.form.by_output else (source, windows)
+    parts = np.empty((len(made.calls), *job.filters), source.dtype)
+    for part, (first, end, call) in zip(parts, made.calls):
+        blocks = in_blocks(wide[first:end], job.groups, host().lanes(source.dtype))
+        call.run([blocks, other[first:end]], [part])
+    return [_added(parts)]
 
 
 def in_blocks(images: Array, groups: int, lanes: int) -> Array:
@@ -196,27 +225,17 @@ def in_blocks(images: Array, groups: int, lanes: int) -> Array:
     return made
 
 
-def _added(parts: Array, out: Array) -> Array:
-    """The sum of parts, in order, unless the output is the only one."""
-    if parts is not out:
-        turns = -(-out.size // SUMMED)
-        numbers = (len(parts), out.size, turns)
-        _kernel("added_parts", out.dtype).run((parts, out), numbers, turns, parts.size / 2)
-    return out
+def _added(parts: Array) -> Array:
+    """The sum of parts, in order."""
+    return parts[0] if len(parts) == 1 else reduced("sum", parts, (0,))
 
 
-_convolution("conv2d", _run_sum, plan_sum, lambda conv, out, x, w, *bias: forward_sum(conv, x, w, out))
-_convolution("conv2d_transpose", _run_sum, plan_sum, lambda conv, out, x, w, *bias: transposed_sum(conv, x, w, out))
-_convolution("_conv2d_transpose_grad_data", _run_sum, plan_sum, lambda conv, out, g, w: forward_sum(conv, g, w, out))
-_data_grad = _convolution(
-    "_conv2d_grad_data", _run_sum, plan_sum, lambda conv, out, g, x, w: transposed_sum(conv, g, w, out), (0, 2)
-)
-_weight_grad = _convolution(
-    "_conv2d_grad_weight", _run_filters, plan_filters, lambda conv, out, g, x: forward_sum(conv, x, out, g), (1, 0)
-)
-_convolution(
-    "_conv2d_transpose_grad_weight", _run_filters, plan_filters, lambda conv, out, g, x: forward_sum(conv, g, out, x)
-)
+_convolution("conv2d", _run_sum, lambda out, x, w, *bias: (x, out, False))
+_convolution("conv2d_transpose", _run_sum, lambda out, x, w, *bias: (x, out, True))
+_convolution("_conv2d_transpose_grad_data", _run_sum, lambda out, g, w: (g, out, False))
+_data_grad = _convolution("_conv2d_grad_data", _run_sum, lambda out, g, x, w: (g, out, True), (0, 2))
+_weight_grad = _convolution("_conv2d_grad_weight", _run_filters, lambda out, g, x: (x, g, False), (1, 0))
+_convolution("_conv2d_transpose_grad_weight", _run_filters, lambda out, g, x: (g, x, False))
 
 _DATA_GRAD, _WEIGHT_GRAD = Op.get("_conv2d_grad_data"), Op.get("_conv2d_grad_weight")
 

@@ -12,7 +12,7 @@ import numpy as np
 from ...base.addresses import address_of
 from ...base.cpu_target import host
 from ...base.kept import Kept
-from ...compiler.open.calls import LoweredCall, lower_compute, lowered_operator
+from ...compiler.open.calls import LoweredCall, Written, lower_compute, lower_numbers, lowered_operator
 from ...compiler.open.kernels import making
 from ...compiler.open.programs import VARIANTS, open_program
 from ...core.op import Op
@@ -97,6 +97,15 @@ def _made(key: Hashable, name: str, specs: Sequence[Spec], lower: Callable[[], L
     there yet."""
     sizes = tuple([n for shape, _ in specs for n in shape if n != 1])
     kind = (key, *[(dtype, *[n == 1 for n in shape]) for shape, dtype in specs])
+    return _program_call(kind, name, sizes, lower)
+
+
+def numbers_call(key: Hashable, name: str, numbers: tuple[int, ...], write: Callable[[list[Any]], Written]) -> Call:
+    """What runs a program that is written for numbers, all of which are arguments."""
+    return _program_call(("numbers", key), name, numbers, partial(lower_numbers, numbers, write))
+
+
+def _program_call(kind: Hashable, name: str, sizes: tuple[int, ...], lower: Callable[[], LoweredCall]) -> Call:
     call = _served(kind, sizes)
     if call is None:
         with making:

@@ -8,7 +8,7 @@ the other side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from ...ops.nn._convolution import NCHW, OIHW, Convolution
 from ...ops.nn._windows import Window
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, minimum
-from ...te.loops import Buffer, Kernel
+from ...te.loops import Buffer
 from ...te.transform import lower_vectors
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Temporary, kernel_name
@@ -29,6 +29,7 @@ from ..long_sums import finished
 from .operands import Facts, Operand, Packed, in_blocks, lanes_for
 from .taps import Line, windows_inside
 from .tile import MAX_PANELS, registers
+from .windows.window_sum import WindowSum
 
 MAX_OTHERS = 8
 
@@ -71,6 +72,7 @@ class _FilterPlan(NamedTuple):
     form: Form
     lanes: int
     blocks: int  # of a group; of all channels where every channel is a group
+    depthwise: bool = False
 
 
 def _sizes(target: CpuTarget) -> list[tuple[int, int]]:
@@ -100,7 +102,7 @@ def chosen(outputs: int, channels: int, lanes: Sequence[int], sizes: Iterable[tu
 def _plan_of(job: FilterSum, target: CpuTarget) -> _FilterPlan | None:
     if job.depthwise:
         lanes = lanes_for(job.conv.groups, job.wide, target)
-        return _FilterPlan(Form(False, 1, 1), lanes, -(-job.conv.groups // lanes)) if lanes > 1 else None
+        return _FilterPlan(Form(False, 1, 1), lanes, -(-job.conv.groups // lanes), True) if lanes > 1 else None
     counts = (job.channels, job.outputs)
     widths = [lanes_for(count, job.wide, target) for count in counts]
     fit = [lanes > 1 and (job.conv.groups == 1 or count % lanes == 0) for lanes, count in zip(widths, counts)]
@@ -152,28 +154,24 @@ def _main_kernel(
     return LoweredKernel(finished(b.finish()), arguments, max(work, 1))
 
 
-def filters_kernel(by_output: bool, panels: int, others: int, target: CpuTarget, dtype: DType) -> Kernel:
-    """The kernel in NCHW whose extents are scalars: images, groups, channels and outputs of a group, then down and
-    across: extent of the data, windows, taps, stride, padding before and dilation; and turns. Buffers: blocks of one
-    operand, by groups, the other operand, and the result."""
-    form, lanes = Form(by_output, panels, others), target.lanes(dtype)
-    b = KernelBuilder(f"open_filters_{dtype.name}")
-    images, groups, channels, outputs = (b.scalar(name) for name in ("images", "groups", "channels", "outputs"))
-    axes: Any = [[b.scalar(f"{axis}_{number}") for number in range(6)] for axis in "hw"]
-    windows: Any = tuple(Window(size, stride, before, 0, dilation) for _, _, size, stride, before, dilation in axes)
-    data, made = ((images, groups * count, *(axis[i] for axis in axes)) for i, count in enumerate((channels, outputs)))
-    result = (groups * outputs, channels, *(window.size for window in windows))
+def filters_kernel(
+    name: str, sum: WindowSum, form: Form, target: CpuTarget, dtype: DType, arguments: Sequence[Hashable]
+) -> LoweredKernel:
+    """The kernel in NCHW of the transpose in weights of a sum over windows, any number of which may be an argument. Its
+    arguments are blocks of one operand, by groups, the other operand, and the result."""
+    b, lanes = KernelBuilder(name), target.lanes(dtype)
+    axes = (sum.down, sum.across)
+    windows: Any = tuple(Window(axis.taps, axis.step, axis.before, 0, axis.dilation) for axis in axes)
     nowhere: Any = None
-    operands: Any = [Operand(nowhere, NCHW, shape, dtype) for shape in (made, data)]
-    conv = Convolution(windows, groups, NCHW, OIHW, NCHW)  # type: ignore[arg-type]
-    job = FilterSum(conv, operands[0], operands[1], Operand(nowhere, OIHW, result, dtype), dtype)
-    blocks: Any = ((outputs if form.by_output else channels) + (lanes - 1)) // lanes
-    wide, other = (made, data) if form.by_output else (data, made)
-    buffers = [b.arg("v", dtype, (images, groups * blocks, *wide[2:], lanes)), b.arg("x", dtype, other)]
-    out = b.arg("out", dtype, result)
-    writer = _FilterGradient(b, job, _FilterPlan(form, lanes, blocks), lambda value, index: value, buffers, out)
-    writer.write(b.scalar("turns"))
-    return lower_vectors(b.finish())
+    operands = [Operand(nowhere, NCHW, shape, dtype) for shape in (sum.out, sum.source)]
+    conv = Convolution(windows, sum.groups, NCHW, OIHW, NCHW)
+    job = FilterSum(conv, operands[0], operands[1], Operand(nowhere, OIHW, sum.filters, dtype), dtype)
+    blocks: Any = -(-(sum.rows if form.by_output else sum.deep) // lanes)
+    wide, other = (sum.out, sum.source) if form.by_output else (sum.source, sum.out)
+    buffers = [b.arg("v", dtype, (sum.images, sum.groups * blocks, *wide[2:], lanes)), b.arg("x", dtype, other)]
+    out = b.arg("out", dtype, sum.filters)
+    _FilterGradient(b, job, _FilterPlan(form, lanes, blocks), lambda value, index: value, buffers, out).write()
+    return LoweredKernel(lower_vectors(b.finish()), tuple(arguments), sum.work)
 
 
 class _FilterGradient:
@@ -194,15 +192,15 @@ class _FilterGradient:
         self.counts: Any = (job.channels, job.outputs)  # of a group: in lanes, and the others
         if plan.form.by_output:
             self.counts = self.counts[::-1]
-        if job.depthwise:
+        if plan.depthwise:
             self.counts = (job.conv.groups, 1)
 
-    def write(self, turns: Any = None) -> None:
+    def write(self) -> None:
         b, job, form = self.b, self.job, self.form
-        groups: Any = 1 if job.depthwise else job.conv.groups
+        groups: Any = 1 if self.plan.depthwise else job.conv.groups
         teams, crews = -(-self.plan.blocks // form.panels), -(-self.counts[1] // form.others)
         down, across = (window.size for window in job.conv.windows)
-        with b.parallel("task", groups * teams * crews * down * across if turns is None else turns) as task:
+        with b.parallel("task", groups * teams * crews * down * across) as task:
             p, q = b.let("p", task // across % down), b.let("q", task % across)
             rest = b.let("rest", task // (down * across))
             self.group = b.let("group", rest // (teams * crews))
@@ -247,7 +245,7 @@ class _FilterGradient:
 
     def _other(self, n: Expr, number: int, y: Expr, x: Expr, lane: Expr) -> Expr:
         job = self.job
-        if job.depthwise:
+        if self.plan.depthwise:
             return self.others[n, self._block(0), y, x, lane]
         channel = self.group * self.counts[1] + minimum(self.other + number, self.counts[1] - 1)
         layout = (job.data if self.form.by_output else job.windows).layout
@@ -257,7 +255,7 @@ class _FilterGradient:
         """Stores a result, where the lane is a channel and the number another."""
         b, job, form = self.b, self.job, self.form
         channel, other = b.let("c", (self.first + panel) * self.plan.lanes + lane), self.other + number
-        output, inner = (channel, other) if form.by_output or job.depthwise else (other, channel)
+        output, inner = (channel, other) if form.by_output or self.plan.depthwise else (other, channel)
         at = {"O": self.group * job.outputs + output, "I": inner, "H": p, "W": q}
         index = physical_index(job.result.layout, at)
         sizes = (form.panels * self.plan.lanes, form.others)

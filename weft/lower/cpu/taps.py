@@ -9,7 +9,7 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from ...ops.nn._windows import Window
-from ...te.expr import Expr, as_expr, maximum, minimum, select
+from ...te.expr import Expr, ExprLike, as_expr, maximum, minimum, select
 from ...te.extents import is_open, lesser
 from .tile import balanced
 
@@ -138,9 +138,9 @@ class Reach(NamedTuple):
 
     taps: Expr
     first: Expr
-    step: int
+    step: ExprLike
     at: Expr
-    distance: int
+    distance: ExprLike
 
 
 def reach(line: Line, out: Expr) -> Reach:

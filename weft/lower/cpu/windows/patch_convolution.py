@@ -1,22 +1,17 @@
-"""Convolutions and their transposes in data, whose extents are arguments, in NCHW.
-
-    out[n, c, y, x] = bias[c] + sum over channels r, taps t of source[n, r, ...] * weight[c, r, t]
-
-Each turn of the parallel loop makes some pixels of some channels: it packs what taps read for the
-pixels (patches.py), some products at a time, and multiplies weights, where they are, with that
-(open_tile.py). Pixels are counted over all images. In the transpose of a strided convolution there
-is a part of the pixels for each remainder by the strides, with taps of its own.
-"""
+"""Sums over windows by products: each turn of the parallel loop makes some pixels of some channels. It packs what taps
+read for the pixels (patches.py), some products at a time, and multiplies weights, where they are, with that
+(open_tile.py). Pixels are counted over all images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any
 
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
 from ....te.build import KernelBuilder
-from ....te.expr import Expr, ExprLike, Var, binary, const, select, widen
+from ....te.expr import Expr, ExprLike, binary, cast, const, select, widen
+from ....te.extents import greater, lesser, passed
 from ....te.loops import Kernel
 from ....te.visit import masked_load
 from ..matrices.open_tile import (
@@ -32,37 +27,13 @@ from ..matrices.open_tile import (
     row_tiles,
     tile_size,
 )
-from .nonfinite import NonFinite
-from .patches import TAP_FIELDS, UNBOUNDED, Part, Patches, part_at, scalars, window_arguments
+from .patches import Patches
+from .window_sum import Buffers, NonFinite, Number, Part, Windows, WindowSum, parted
 
 PANELS = 9 / 64  # of the second cache, for what is packed at a time
 MAX_DEPTH = 192  # products of a block, which leave a panel in the first cache
 MAX_ROWS = 128  # channels of a turn
-
-
-class Weights(NamedTuple):
-    """Scalars: channels of a group that are made, those that are summed, and steps of the weight
-    from one of them to the next and from a group to the next."""
-
-    rows: Var
-    deep: Var
-    row: Var
-    channel: Var
-    group: Var
-
-
-class Turns(NamedTuple):
-    """Scalars: how the work is cut."""
-
-    pixels: Var  # pixels of a turn, and turns for all of a part's pixels
-    pixel_turns: Var
-    rows: Var  # channels of a turn, and turns for all of a group's
-    row_turns: Var
-    groups: Var
-    block_taps: Var  # taps and channels that are packed at a time
-    block_channels: Var
-    images: Var
-    turns: Var
+FEW_TURNS = 8  # turns that keep threads busy
 
 
 def turn_vectors(target: CpuTarget, dtype: DType) -> int:
@@ -72,92 +43,125 @@ def turn_vectors(target: CpuTarget, dtype: DType) -> int:
     return most // width * width
 
 
-def convolution_kernel(target: CpuTarget, dtype: DType) -> Kernel:
-    """The kernel over buffers source, weight, bias, taps, parts, out, and `nonfinite`: a vector whose
-    elements become NaN where results are NaN or infinite."""
-    return _OpenConvolution(target, dtype).kernel()
+def even_parts(total: Number, parts: Number, unit: int) -> Number:
+    """The size of so many nearly equal parts, in whole units."""
+    return -(-total // (parts * unit)) * unit
 
 
-class _OpenConvolution:
-    def __init__(self, target: CpuTarget, dtype: DType) -> None:
-        self.b = b = KernelBuilder(f"open_convolution_{dtype.name}")
-        self.dtype, self.size = dtype, tile_size(target, dtype)
+def _cut(job: WindowSum, target: CpuTarget, dtype: DType) -> tuple[Number, Number]:
+    """Pixels and channels of a turn: many, but enough turns for all threads. Nothing is asked about sizes."""
+    size, most = tile_size(target, dtype), turn_vectors(target, dtype)
+    total = -(-(job.images * job.down.results_of_part * job.across.results_of_part) // size.lanes)
+    others = job.groups * job.parts
+    vectors: Any = most
+    rows: Any = MAX_ROWS
+    for part in (2, 4, 8):  # each time fewer channels, then fewer pixels
+        rows = rows - MAX_ROWS // part * _too_few(others * -(-total // vectors) * -(-job.rows // rows))
+        if part < 8:
+            turns = others * -(-total // vectors) * -(-job.rows // rows)
+            vectors = vectors - most // part * _too_few(turns)
+    vectors = lesser(even_parts(total, -(-total // vectors), size.vectors), most)
+    return vectors * size.lanes, lesser(even_parts(job.rows, -(-job.rows // rows), size.rows), MAX_ROWS)
+
+
+def _too_few(turns: Number) -> Number:
+    """1 or 0"""
+    return greater(1 - turns // FEW_TURNS, 0)
+
+
+def patch_kernel(name: str, job: WindowSum, target: CpuTarget, dtype: DType) -> Kernel:
+    """The kernel over `Buffers`."""
+    return _PatchConvolution(name, job, target, dtype).kernel()
+
+
+class _PatchConvolution:
+    def __init__(self, name: str, job: WindowSum, target: CpuTarget, dtype: DType) -> None:
+        self.b, self.job, self.dtype, self.size = KernelBuilder(name), job, dtype, tile_size(target, dtype)
         self.max_vectors = turn_vectors(target, dtype)
-        apart = (UNBOUNDED, UNBOUNDED)
-        self.source = b.arg("source", dtype, apart, strides=(1, 1))
-        self.weight = b.arg("weight", dtype, (UNBOUNDED,))
-        self.bias = b.arg("bias", dtype, (UNBOUNDED,))
-        given = window_arguments(b, dtype, apart, (1, 1))
-        self.taps, self.parts, self.out, self.nonfinite = given[:4]
-        self.images, self.results = given.images, given.results
-        self.weights, self.cut = scalars(b, Weights, "weights"), scalars(b, Turns, "turns")
+        self.buffers = Buffers.of(self.b, dtype)
+        self.source, self.weight, self.bias, self.out = self.buffers
+        self.cut = _cut(job, target, dtype)
 
     def kernel(self) -> Kernel:
-        b, cut, weights = self.b, self.cut, self.weights
-        with b.parallel("turn", cut.turns) as turn:
-            pixel_turn = b.let("pixel_turn", turn % cut.pixel_turns)
-            rest = b.let("rest", turn // cut.pixel_turns)
-            row_turn = b.let("row_turn", rest % cut.row_turns)
-            group = b.let("group", rest // cut.row_turns % cut.groups)
-            number = b.let("number", rest // cut.row_turns // cut.groups)
-            part = part_at(b, self.parts, number)
-            first = b.let("first", pixel_turn * cut.pixels)
-            total = b.let("total", cut.images * part.rows * part.columns)
-            self.row = b.let("row", row_turn * cut.rows)
-            self.rows = b.let("rows", binary("min", cut.rows, weights.rows - self.row))
-            self.group = group
+        b, job = self.b, self.job
+        turn_pixels, turn_rows = (passed(name, n) for name, n in zip(("turn_pixels", "turn_rows"), self.cut))
+        all_pixels = job.images * job.down.results_of_part * job.across.results_of_part
+        pixels, turns = (
+            passed("pixel_turns", -(-all_pixels // turn_pixels)),
+            passed("row_turns", -(-job.rows // turn_rows)),
+        )
+        with b.parallel("turn", pixels * turns * job.groups * job.parts) as turn:
+            self.windows = windows = Windows(b, job)
+            self.deep, self.channel_step = b.let("deep", job.deep), b.let("channel_step", job.channel)
+            self.row_step = b.let("row_step", job.row)
+            rest, pixel_turn = parted(b, turn, pixels)
+            rest, row_turn = parted(b, rest, turns)
+            number, group = parted(b, rest, job.groups)
+            part = windows.part(number)
+            first = b.let("first", pixel_turn * turn_pixels)
+            total = b.let("total", job.images * part.rows * part.columns)
+            row = b.let("row", row_turn * turn_rows)
+            self.rows = b.let("rows", binary("min", turn_rows, job.rows - row))
+            self.first_channel = b.let("first_channel", group * job.rows + row)
+            self.source_at = b.let("source_at", group * job.deep * windows.images.plane)
+            filters = windows.number("filters", job.rows * job.deep * (job.down.taps * job.across.taps))
+            self.weight_at = b.let("weight_at", group * filters + row * self.row_step)
             with b.when(first < total):
-                self._turn(part, first, b.let("count", binary("min", cut.pixels, total - first)))
+                self._turn(part, first, b.let("count", binary("min", turn_pixels, total - first)))
         return b.finish()
 
     def _turn(self, part: Part, first: Expr, count: Expr) -> None:
         b, size = self.b, self.size
-        self.patches = Patches(b, self.source, self.taps, self.images, self.results, size.lanes, self.max_vectors)
+        self.patches = Patches(self.windows, self.source, size.lanes, self.max_vectors, MAX_DEPTH)
         self.patches.walk(part, first, count)
         room = self.max_vectors * size.lanes
         self.panels = b.alloc("panels", self.dtype, (MAX_DEPTH * room,), alignment=64)
         self.sums = b.alloc("made", self.dtype, (MAX_ROWS * room,), alignment=64)
-        self.nonfinite_seen = NonFinite(b, self.dtype, size.lanes)
-        self.read_at = b.alloc("offsets", "int64", (MAX_DEPTH,))
-        self.weight_at = b.alloc("weight_at", "int64", (MAX_DEPTH,))
-        tap_blocks = binary("max", self._blocks(part.taps, self.cut.block_taps), 1)
+        self.nonfinite = NonFinite(b, self.dtype, size.lanes)
+        self.read_from = b.alloc("offsets", "int64", (MAX_DEPTH,))
+        self.weight_from = b.alloc("weight_from", "int64", (MAX_DEPTH,))
+        block = b.let("block", binary("min", MAX_DEPTH, binary("max", part.taps, 1)))
+        channel_block = b.let("channel_block", MAX_DEPTH // block)
+        tap_blocks = binary("max", self._blocks(part.taps, block), 1)
         with b.loop("tap_block", tap_blocks) as t:
-            first_tap = b.let("first_tap", t * self.cut.block_taps)
-            taps = b.let("taps", binary("min", self.cut.block_taps, part.taps - first_tap))
-            with b.loop("block", self._blocks(self.weights.deep, self.cut.block_channels)) as c:
-                channel = b.let("channel", c * self.cut.block_channels)
-                left = self.weights.deep - channel
-                channels = b.let("channels", binary("min", self.cut.block_channels, left))
-                tap = b.let("tap", part.first_tap + first_tap)
-                self._pack(tap, taps, channel, channels)
-                last = (first_tap + taps).equal(part.taps) & channels.equal(left)
+            tap = b.let("first_tap", t * block)
+            taps = b.let("taps", binary("min", block, part.taps - tap))
+            with b.loop("block", self._blocks(self.deep, channel_block)) as c:
+                channel = b.let("channel", c * channel_block)
+                left = self.deep - channel
+                channels = b.let("channels", binary("min", channel_block, left))
+                self._pack(part, tap, taps, channel, channels)
+                last = (tap + taps).equal(part.taps) & channels.equal(left)
                 depth, begin = b.let("depth", channels * taps), t.equal(0) & c.equal(0)
                 self._tiles(depth, b.let("is_first", begin), b.let("is_last", last))
-        self._finish()
+        self._finish(part)
 
     def _blocks(self, total: Expr, block: Expr) -> Expr:
         return (total + block - 1) // block
 
-    def _pack(self, tap: Expr, taps: Expr, channel: Expr, channels: Expr) -> None:
+    def _pack(self, part: Part, tap: Expr, taps: Expr, channel: Expr, channels: Expr) -> None:
         """Packs what some taps of some channels read for all pixels."""
-        b, size, images, weights = self.b, self.size, self.images, self.weights
+        b, size, images, patches = self.b, self.size, self.windows.images, self.patches
         depth = b.let("depth", channels * taps)
-        source = b.let("source", (self.group * weights.deep + channel) * images.plane)
-        weight = b.let("weight", channel * weights.channel)
+        source = b.let("source", self.source_at + channel * images.plane)
+        weight = b.let("weight", self.weight_at + channel * self.channel_step)
 
         with b.loop("number", taps) as number:
-            at = b.let("at", (tap + number) * TAP_FIELDS)
-            read = b.let("read", self.taps[at] * images.width + self.taps[at + 1] + source)
-            first = b.let("first", self.taps[at + 2] + weight)
+            p, q = parted(b, tap + number, part.x.taps)
+            y, x = b.let("y", part.y.at + p * part.y.distance), b.let("x", part.x.at + q * part.x.distance)
+            b.store(patches.tap_y, number, cast(y, "int32"))
+            b.store(patches.tap_x, number, cast(x, "int32"))
+            read = b.let("read", source + y * images.width + x)
+            first = b.let("first", weight + self.windows.tap_of(part, p, q))
             with b.loop("channel", channels) as c:
-                b.store(self.read_at, c * taps + number, read + c * images.plane)
-                b.store(self.weight_at, c * taps + number, first + c * weights.channel)
+                b.store(self.read_from, c * taps + number, read + c * images.plane)
+                b.store(self.weight_from, c * taps + number, first + c * self.channel_step)
 
         def place(v: Expr) -> tuple[Expr, int]:
             panel, inner = self._panel_of(v)
             return panel * depth * size.width + inner * size.lanes, size.width
 
-        self.patches.pack(self.panels, place, self.read_at, tap, taps, channels)
+        patches.pack(self.panels, place, self.read_from, taps, channels)
 
     def _panel_of(self, v: Expr) -> tuple[Expr, Expr]:
         """The panel of a vector among `even_panels`, and its place there."""
@@ -196,10 +200,9 @@ class _OpenConvolution:
             choose_tile(b, size, left, panel.vectors, write, least=2)
 
     def _reader(self, part: TileSize, row: Expr, left: Expr) -> Callable[[int, Expr], Expr]:
-        b, weights = self.b, self.weights
-        start = b.let("start", self.group * weights.group + (self.row + row) * weights.row)
-        firsts = [b.let("w", start + clamped(i, left) * weights.row) for i in range(part.rows)]
-        return lambda i, k: self.weight[firsts[i] + self.weight_at[k]]
+        b = self.b
+        firsts = [b.let("w", (row + clamped(i, left)) * self.row_step) for i in range(part.rows)]
+        return lambda i, k: self.weight[firsts[i], self.weight_from[k]]
 
     def _is_straight(self, panel: Panel) -> Expr:
         """Whether the results of a panel are neighbours, so that whole tiles write them."""
@@ -225,13 +228,13 @@ class _OpenConvolution:
                 at = lanes_from(begin + v * lanes, lanes)
                 b.store(self.out, (plane, at), value, there)
                 nonfinite = nonfinite + value * 0.0
-        self.nonfinite_seen.see(nonfinite)
+        self.nonfinite.see(nonfinite)
 
     def _row_of_results(self, row: Expr) -> tuple[Expr, Expr]:
         """The bias of a row, and where its plane begins."""
         b = self.b
-        channel = b.let("channel", self.group * self.weights.rows + self.row + row)
-        return b.let("bias", self.bias[channel]), b.let("plane", channel * self.results.plane)
+        channel = b.let("channel", self.first_channel + row)
+        return b.let("bias", self.bias[0, channel]), b.let("plane", channel * self.windows.results.plane)
 
     def _sums_of(self, row: Expr, panel: Panel, v: ExprLike) -> Expr:
         """Where the sums of a row and a panel's vector stand; all panels have equal room, as tiles
@@ -239,7 +242,7 @@ class _OpenConvolution:
         vector = row * self.max_vectors + panel.number * self.size.vectors + v
         return lanes_from(vector * self.size.lanes, self.size.lanes)
 
-    def _finish(self) -> None:
+    def _finish(self, part: Part) -> None:
         """Adds the bias and writes what tiles did not write."""
         b, size = self.b, self.size
         whole = (self.rows + (size.rows // FEW - 1)) // size.rows * size.rows
@@ -251,7 +254,16 @@ class _OpenConvolution:
                 with b.loop("vector", panel.vectors) as inner:
                     value = b.let("value", self.sums[self._sums_of(row, panel, inner)] + bias)
                     self._write(plane, b.let("v", panel.first + inner), value)
-        self.nonfinite_seen.tell(self.nonfinite)
+        with b.when(self.nonfinite.some()):
+            self._mend(part)
+
+    def _mend(self, part: Part) -> None:
+        b, patches = self.b, self.patches
+        with b.loop("row", self.rows) as row, b.loop("pixel", patches.count) as pixel:
+            bias, plane = self._row_of_results(row)
+            y, x, image = (b.let("at", cast(at[pixel], "int64")) for at in (patches.y, patches.x, patches.image))
+            source, weight = self.source_at + image * self.windows.images.image, self.weight_at + row * self.row_step
+            self.windows.mend(part, self.buffers, y, x, source, weight, plane + patches.write_at[pixel], bias)
 
     def _write(self, plane: Expr, v: Expr, value: Expr) -> None:
         b, lanes, patches = self.b, self.size.lanes, self.patches
@@ -259,7 +271,7 @@ class _OpenConvolution:
         last = b.let("last", binary("min", first + lanes, patches.count) - 1)
         begin = b.let("begin", patches.write_at[first])
         there = b.let("there", lanes_from(first, lanes) < patches.count)
-        self.nonfinite_seen.see(value, there)
+        self.nonfinite.see(value, there)
         with b.when((patches.write_at[last] - begin).equal(last - first)):
             b.store(self.out, (plane, lanes_from(begin, lanes)), value, there)
         with b.otherwise():

@@ -3,118 +3,36 @@ numbers, counted over all images; what each tap of each channel reads for them g
 
     packed[channel * taps + tap][pixel] = source[image, channel, y * down + dy, x * across + dx]
 
-or 0 where that is outside. Taps stand in a table of (dy, dx, where their weight is).
+or 0 where that is outside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
 
-from ....base.dtype import DType
-from ....te.build import KernelBuilder
-from ....te.expr import Expr, ExprLike, Var, binary, cast, select
+from ....te.expr import Expr, ExprLike, as_expr, binary, cast, select
 from ....te.loops import Buffer
 from ....te.visit import masked_load
 from ..matrices.open_tile import ceil_div, lanes_from
-
-Scalars = TypeVar("Scalars", bound=Any)  # a tuple with names
-
-TAP_FIELDS = 3  # of a row of the table of taps: dy, dx, where the weight is
-UNBOUNDED = 1 << 40  # elements of a buffer whose extent is not looked at
-
-
-class Images(NamedTuple):
-    """Scalars: what windows stand on. Strides are in elements."""
-
-    height: Var
-    width: Var
-    image: Var  # from an image to the next, and from a channel to the next
-    plane: Var
-    down: Var  # from a window to the next
-    across: Var
-
-
-class Results(NamedTuple):
-    """Scalars: the pixels that windows make, which may be every so many pixels of their images."""
-
-    image: Var
-    plane: Var
-    width: Var
-    down: Var  # from a pixel that windows make to the next
-    across: Var
-
-
-class WindowArguments(NamedTuple):
-    """What kernels of windows take beside the images and what they are multiplied by: the table of
-    taps, that of parts, the result, and a vector that tells whether results are not finite."""
-
-    taps: Buffer
-    parts: Buffer
-    out: Buffer
-    nonfinite: Buffer
-    images: Images
-    results: Results
-
-
-def scalars(b: KernelBuilder, kind: type[Scalars], prefix: str) -> Scalars:
-    """Scalar arguments that have the names of a tuple's fields."""
-    return kind(*[b.scalar(f"{prefix}_{name}") for name in kind._fields])
-
-
-def window_arguments(
-    b: KernelBuilder, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...] | None = None
-) -> WindowArguments:
-    """The arguments, in their order; the result is addressed by so many numbers."""
-    return WindowArguments(
-        b.arg("taps", "int64", (UNBOUNDED,)),
-        b.arg("parts", "int64", (UNBOUNDED,)),
-        b.arg("out", dtype, shape, strides=strides),
-        b.arg("nonfinite", dtype, (UNBOUNDED,)),
-        scalars(b, Images, "images"),
-        scalars(b, Results, "results"),
-    )
-
-
-class Part(NamedTuple):
-    """The pixels of one turn's kind: how many rows and columns of them there are in an image,
-    where in the table their taps stand and how far these reach, and the first pixel."""
-
-    rows: Expr
-    columns: Expr
-    first_tap: Expr
-    taps: Expr
-    lowest_dy: Expr
-    highest_dy: Expr
-    lowest_dx: Expr
-    highest_dx: Expr
-    first_row: Expr
-    first_column: Expr
-
-
-def part_at(b: KernelBuilder, parts: Buffer, number: Expr) -> Part:
-    """A row of the table of parts."""
-    fields = Part._fields
-    first = b.let("part", number * len(fields))
-    return Part(*[b.let(name, parts[first + i]) for i, name in enumerate(fields)])
+from .window_sum import Part, Windows, parted
 
 
 class Patches:
     """Holds where the pixels of a turn are."""
 
-    def __init__(
-        self, b: KernelBuilder, source: Buffer, taps: Buffer, images: Images, results: Results, lanes: int, vectors: int
-    ) -> None:
-        """The source is addressed by two indices that add up."""
-        self.b, self.source, self.taps, self.lanes = b, source, taps, lanes
-        self.images, self.results = images, results
+    def __init__(self, windows: Windows, source: Buffer, lanes: int, vectors: int, depth: int) -> None:
+        """`depth` products are packed at most."""
+        self.b, self.source, self.lanes = windows.b, source, lanes
+        self.images, self.results = windows.images, windows.results
+        b = self.b
         room = (vectors + 1) * lanes
         self.y = b.alloc("y", "int32", (room,))
         self.x = b.alloc("x", "int32", (room,))
         self.image = b.alloc("image", "int32", (room,))
         self.read_at = b.alloc("read_at", "int64", (room,))
         self.write_at = b.alloc("write_at", "int64", (room,))
+        self.tap_y, self.tap_x = b.alloc("tap_y", "int32", (depth,)), b.alloc("tap_x", "int32", (depth,))
 
     def walk(self, part: Part, first: Expr, count: Expr) -> None:
         """Notes where `count` pixels are, row by row; lanes past a row are overwritten."""
@@ -123,10 +41,9 @@ class Patches:
         self.vectors = b.let("vectors", ceil_div(count, self.lanes))
         pixels = b.let("pixels", part.rows * part.columns)
         state = b.alloc("state", "int64", (4,), scope="register")
-        b.store(state, 0, 0)
-        b.store(state, 1, first // pixels)
-        b.store(state, 2, first % pixels // part.columns)
-        b.store(state, 3, first % part.columns)
+        image, rest = parted(b, first, pixels)
+        for number, value in enumerate((as_expr(0), image, *parted(b, rest, part.columns))):
+            b.store(state, number, value)
         with b.repeat_while(state[0] < count):
             done, image = b.let("done", state[0]), b.let("image", state[1])
             y, x = b.let("y", state[2]), b.let("x", state[3])
@@ -161,11 +78,11 @@ class Patches:
         packed: Buffer,
         place: Callable[[Expr], tuple[Expr, ExprLike]],
         offsets: Buffer,
-        first_tap: Expr,
         taps: Expr,
         channels: Expr,
     ) -> None:
-        """Packs some taps of some channels: vectors for each k = channel * taps + tap.
+        """Packs some taps of some channels: vectors for each k = channel * taps + tap. `tap_y` and `tap_x` say where
+        the taps stand.
 
         `place` says for a vector of pixels where that of k = 0 goes, and how far it is to the next.
         `offsets` says for each k where that channel and tap are read, from the element on that the
@@ -188,7 +105,7 @@ class Patches:
                 with b.loop("k", channels * taps) as k:
                     copy(k, lanes_from(begin, lanes), there, there)
             with b.otherwise(), self._runs(first, whole) as (at, run), b.loop("tap", taps) as tap:
-                mask = b.let("mask", run & self._inside(first, first_tap + tap))
+                mask = b.let("mask", run & self._inside(first, tap))
                 with b.when(self.images.across.equal(1)), b.loop("channel", channels) as channel:
                     copy(channel * taps + tap, lanes_from(at, lanes), mask, run)
                 with b.otherwise():
@@ -233,8 +150,7 @@ class Patches:
     def _inside(self, first: Expr, tap: Expr) -> Expr:
         """The lanes for which a tap stands on an element."""
         b, lanes = self.b, self.lanes
-        dy, dx = (cast(self.taps[tap * TAP_FIELDS + i], "int32") for i in (0, 1))
-        y = b.let("y", self.y[lanes_from(first, lanes)] + dy)
-        x = b.let("x", self.x[lanes_from(first, lanes)] + dx)
+        y = b.let("y", self.y[lanes_from(first, lanes)] + self.tap_y[tap])
+        x = b.let("x", self.x[lanes_from(first, lanes)] + self.tap_x[tap])
         height, width = (cast(n, "int32") for n in (self.images.height, self.images.width))
         return (y >= 0) & (y < height) & (x >= 0) & (x < width)
