@@ -39,9 +39,9 @@ class Generator:
             raise InvalidType(
                 f"a {type(model).__name__} is no decoder", hint="weft.generation.GPT2, Llama or load, or an ONNX file"
             )
-        made = FileDecoder if is_file else ModuleDecoder
         self.weights = weights
-        self._decoder: Decoder = made(model, weights, group, context, threads)
+        given = (model, weights, group, context, threads)
+        self._decoder: Decoder = FileDecoder(*given) if is_file else ModuleDecoder(*given)
 
     @property
     def context(self) -> int:
