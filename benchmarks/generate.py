@@ -1,7 +1,7 @@
 """Decoding a GPT-2 of 124 million parameters, token by token: weft beside llama.cpp on the same weights, or beside
 PyTorch where llama-cpp-python is not installed. Random parameters.
 
-    python benchmarks/generate.py                    weights of fp32, int8 and int4, 2 threads
+    python benchmarks/generate.py                    weights of fp32, bf16, int8 and int4, 2 threads
     python benchmarks/generate.py int4 --threads 1 --past 500
 
 Rounds alternate, and the best of each counts. Beside tokens a second stands what share of the rate at which this
@@ -24,10 +24,10 @@ import numpy as np
 import weft
 from weft.generation import GPT2, Generator, GPT2Settings
 
-KINDS = ("fp32", "int8", "int4")
+KINDS = ("fp32", "bf16", "int8", "int4")
 ROUNDS, TOKENS, WARM, PAUSE = 7, 12, 2, 0.3
 READ_BYTES = 512 << 20
-GGUF_TYPES = {"fp32": "F32", "int8": "Q8_0", "int4": "Q4_0"}
+GGUF_TYPES = {"fp32": "F32", "bf16": "BF16", "int8": "Q8_0", "int4": "Q4_0"}
 GGUF_NAMES = {
     "wte": "token_embd",
     "wpe": "position_embd",

@@ -1,6 +1,8 @@
 """Decoders token by token: scores of every step are those of the whole sequence, which PyTorch computes in float64."""
 
+import gc
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -108,7 +110,32 @@ def test_levels_compute_what_they_stand_for(make, weights, bits):
         np.testing.assert_allclose(found / largest, wanted[first - 1 :] / largest, rtol=0, atol=5e-4)
 
 
-@pytest.mark.parametrize("weights", ["fp32", "int8", "int4"])
+@pytest.mark.parametrize("make", [gpt2, llama])
+def test_weights_of_bfloat16(make):
+    """Products with rounded weights, and rows that are rounded too where the CPU multiplies pairs."""
+    model, tokens = make(), tokens_of(45)
+    plain = wanted_scores(model, tokens)
+    largest = np.abs(plain).max()
+    for first in (1, 40):
+        found = stepped_scores(Generator(model, "bf16"), tokens, first)
+        off = np.abs(found - plain[first - 1 :]).max() / largest
+        assert 1e-5 < off < 0.03
+
+
+def test_weights_are_kept_once():
+    """Packed; the parameters as they were given go with the model."""
+    model = gpt2(n_embd=192, n_head=4)
+    generator = Generator(model)
+    watched = [weakref.ref(parameter) for parameter in model.parameters()]
+    del model
+    gc.collect()
+    assert not any(reference() is not None for reference in watched)
+    kept = sum(constant.nbytes for constant in generator._decoder.constants)
+    tables = (VOCABULARY + 70) * 192 * 4
+    assert kept <= 1.1 * (generator.weight_bytes + tables)
+
+
+@pytest.mark.parametrize("weights", ["fp32", "bf16", "int8", "int4"])
 def test_any_number_of_threads_gives_the_same_bits(weights):
     model, tokens = gpt2(n_embd=192, n_head=4), tokens_of(41)
     one, two = (stepped_scores(Generator(model, weights, threads=n), tokens, 36) for n in (1, 2))

@@ -107,9 +107,10 @@ def compile(
     `specialise="always"` makes code for each new set of input shapes alone, which may be faster; "auto"
     does so in the background, for shapes that are seen often and should gain by it. `target` may be
     another machine, whose code is then saved and run there.
-    `precision="bf16"` computes products with constant weights in bfloat16, summed in float32; "fp16-weights" keeps such
-    weights in float16 and computes in float32. All else is float32, always. On GPUs, "tf32" computes products of
-    float32 in 19 bits, and "fp16" and "bf16" all of a model in 16; its inputs and outputs keep their dtypes.
+    `precision="bf16"` computes products and convolutions with constant weights in bfloat16, summed in float32, and
+    keeps images between convolutions in it; "fp16-weights" keeps such weights in float16 and computes in float32. All
+    else is float32, always. On GPUs, "tf32" computes products of float32 in 19 bits, and "fp16" and "bf16" all of a
+    model in 16; its inputs and outputs keep their dtypes.
     `progress(done, total)` is called as kernels are made.
 
     >>> import numpy as np

@@ -119,11 +119,11 @@ def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target
     write_panel_product(b, plan, buffers, finish_of(b, epilogue, made.shape))
     work = plan.rows * plan.depth * plan.columns
     if not is_open(work):
-        work = max(work, _reading(plan.weights * weight.dtype.itemsize, target))
+        work = max(work, work_of_reading(plan.weights * weight.dtype.itemsize, target))
     return [lowered_product(b, group, epilogue, work)]
 
 
-def _reading(size: int, target: CpuTarget) -> int:
+def work_of_reading(size: int, target: CpuTarget) -> int:
     """The operations that take as long as reading so many bytes from beyond the second cache, where they are."""
     core = target.facts
     nanoseconds = 1e9 * size / core.far_rate if size > core.caches[1] else 0

@@ -12,10 +12,11 @@ from ....core.fused import FusedGroup
 from ....core.ir import Fact, NodeEntry
 from ....ops.nn.narrow_products import PAIR
 from ....te.build import KernelBuilder
+from ....te.extents import is_open
 from ....te.intrinsics import dot_pairs
 from ...epilogue import Epilogue
 from ...group import LoweredKernel, kernel_name
-from ..product import finish_of, lowered_product, plan_product, write_panel_product
+from ..product import finish_of, lowered_product, plan_product, work_of_reading, write_panel_product
 from ..stage import lower_group
 
 ROUGHLY = 2  # products in the time of one of floats
@@ -43,4 +44,7 @@ def pair_product_kernels(
     epilogue = Epilogue(b, group, fact, join=True)
     buffers = *factors, b.arg("out", dtype, (plan.rows * plan.columns,))
     write_panel_product(b, plan, buffers, finish_of(b, epilogue, made), multiply=dot_pairs)
-    return [lowered_product(b, group, epilogue, plan.rows * plan.depth * PAIR * plan.columns // ROUGHLY)]
+    work = plan.rows * plan.depth * PAIR * plan.columns // ROUGHLY
+    if not is_open(work):
+        work = max(work, work_of_reading(plan.weights * FLOAT32.itemsize, target))
+    return [lowered_product(b, group, epilogue, work)]
