@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
@@ -28,7 +30,7 @@ COMMANDS: dict[str, str] = {
     "compare": "Where the values of a model differ from a reference.",
     "bisect": "Which pass, kernel or node makes a model differ.",
     "view": "Write a page that shows a model, and what weft makes of it.",
-    "convert": "Write a model as ONNX.",
+    "convert": "Write a model as ONNX, or compiled.",
     "quantize": "Write a model with products of bytes.",
     "ops": "The operators that weft has.",
     "doctor": "What weft found on this machine, and what is missing.",
@@ -50,9 +52,24 @@ class _Commands(click.Group):
         made.name = cmd_name
         return made
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """A file in place of a command is a model to run."""
+        name = args[0]
+        if name not in COMMANDS and Path(name).exists():
+            return super().resolve_command(ctx, ["run", *args])
+        if name not in COMMANDS and name[0] != "-":
+            raise click.UsageError(_unknown_command(name), ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError:  # of help, which click takes for a failure
+            _read_by_nobody()
 
     def invoke(self, ctx: click.Context) -> Any:
         traced: Any = ()
@@ -60,11 +77,13 @@ class _Commands(click.Group):
             traced = config.get("debug")
             return super().invoke(ctx)
         except (Error, OSError) as error:
-            if traced or isinstance(error, BrokenPipeError):
+            if isinstance(error, BrokenPipeError):
+                _read_by_nobody()
+            if traced:
                 raise
             if isinstance(error, OpenShapes) and error.inputs:
                 error.hint = f"give numbers where it is open: {_shape_options(error.inputs)}"
-            click.echo(f"error: {error}", err=True)
+            click.echo(f"error: {_about_file(error) if isinstance(error, OSError) else error}", err=True)
             sys.exit(FAILURE)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -75,9 +94,14 @@ class _Commands(click.Group):
         try:
             return _flushed(lambda: super(_Commands, self).main(*args, **kwargs))
         except BrokenPipeError:
-            with contextlib.suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
+            _read_by_nobody()
+
+
+def _read_by_nobody() -> NoReturn:
+    """Ends the process: nobody reads what it writes."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
 
 
 def _flushed(run: Any) -> Any:
@@ -87,6 +111,22 @@ def _flushed(run: Any) -> Any:
     finally:
         if not sys.stdout.closed:
             sys.stdout.flush()
+
+
+def _unknown_command(name: str) -> str:
+    if Path(name).suffix or os.sep in name:
+        return f"There is no file {name!r}, and no such command."
+    close = difflib.get_close_matches(name, COMMANDS, 1)
+    return f"No such command {name!r}." + (f" Did you mean {close[0]!r}?" if close else "")
+
+
+def _about_file(error: OSError) -> str:
+    """What the system says of a file that cannot be read or written, without its numbers."""
+    if not isinstance(error.filename, str) or not error.strerror:
+        return str(error)
+    folder = Path(error.filename).absolute().parent
+    missing = "" if folder.is_dir() else f"\n  try:   make the folder {folder} first"
+    return f"{error.filename!r}: {error.strerror}{missing}"
 
 
 def _shape_options(inputs: Mapping[str, Shape]) -> str:

@@ -130,3 +130,52 @@ def test_what_follows_may_be_bfloat16():
     model = weft.compile((y, {"w": w, "v": v}), shape={"x": x.shape}, precision="bf16")
     wanted = rounded(np.tanh(rounded(x) @ rounded(w).T * 0.02)) @ rounded(v).T
     assert np.abs(model(x)[0] - wanted).max() <= 0.01 * np.abs(wanted).max()
+
+
+CONVOLUTIONS = [  # data, weight, strides, padding, dilation
+    ((2, 6, 9, 8), (40, 6, 3, 5), (2, 1), (1, 0, 2, 1), (1, 2)),
+    ((1, 64, 7, 9), (70, 64, 1, 1), (2, 2), (0, 0, 0, 0), (1, 1)),
+    ((1, 3, 19, 19), (33, 3, 7, 7), (2, 2), (3, 3, 3, 3), (1, 1)),
+    ((2, 32, 6, 7), (48, 32, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_convolutions_in_bfloat16(case):
+    """With a bias, a residual that another convolution reads too, and a concatenation; same bits for any threads."""
+    torch = oracle("torch")
+    data, weight, strides, padding, dilation = case
+    sym, x = weft.symbol, normal(*data)
+    attrs = {"kernel_size": weight[2:], "strides": strides, "padding": padding, "dilation": dilation}
+    units = weight[0]
+    values = {"w": normal(*weight) / 8, "b": normal(units), "v": normal(96, 2 * units, 1, 1) / 8}
+    first = sym.relu(sym.conv2d(*map(sym.Variable, ("x", "w", "b")), channels=units, **attrs))
+    joined = sym.concatenate(first, first * 2, axis=1)
+    second = sym.conv2d(joined, sym.Variable("v"), channels=96, kernel_size=(1, 1), use_bias=False)
+    made = Op.get("global_avg_pool2d")(second), first * 1
+    models = [
+        weft.compile((weft.symbol.Group(made), values), shape={"x": data}, precision="bf16", threads=threads)
+        for threads in (1, 2)
+    ]
+    top, left, bottom, right = padding
+    image = torch.nn.functional.pad(torch.tensor(rounded(x)), (left, right, top, bottom))
+    filters, bias = torch.tensor(rounded(values["w"])), torch.tensor(values["b"]).double()
+    sums = torch.nn.functional.conv2d(image, filters, bias, stride=strides, dilation=dilation).relu().numpy()
+    pixels = np.concatenate([sums, sums * 2], 1)
+    wanted = np.einsum("oi,nihw->nohw", rounded(values["v"])[..., 0, 0], pixels).mean((2, 3), keepdims=True)
+    for name, value, found in zip(("second", "first"), (wanted, sums), models[0](x)):
+        assert np.abs(found - value).max() <= 0.01 * np.abs(value).max(), name
+    for one, two in zip(models[0](x), models[1](x)):
+        np.testing.assert_array_equal(one, two)
+    if CpuTarget.create().facts.pair_flops > CpuTarget.create().facts.flops:
+        units = {kernel.isa for kernel in models[0].report().kernels if "pair_conv2d" in kernel.name}
+        assert units == {"avx512bf16"}
+
+
+def test_convolutions_that_winograd_computes_faster_multiply_floats():
+    """3x3 filters on a large image, whose products tiles cut to a quarter: of the rounded numbers."""
+    sym, x, w = weft.symbol, normal(1, 64, 112, 112), normal(64, 64, 3, 3)
+    y = sym.conv2d(sym.Variable("x"), sym.Variable("w"), channels=64, kernel_size=3, padding=1, use_bias=False)
+    short = [value.astype("bfloat16").astype("f") for value in (x, w)]
+    wanted = weft.compile((y, {"w": short[1]}), shape={"x": x.shape})(short[0])[0]
+    np.testing.assert_array_equal(weft.compile((y, {"w": w}), shape={"x": x.shape}, precision="bf16")(x)[0], wanted)

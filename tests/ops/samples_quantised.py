@@ -181,8 +181,32 @@ def pair_matmul(rng, _):
         yield Sample([x, panels], {"units": units}, lambda x, _, w=w: _double_product(x, w))
 
 
-@samples("_byte_image", system="numpy")
-def byte_image(rng, _):
+@samples("_pair_conv2d", system="numpy")
+def pair_conv2d(rng, _):
+    for data, units, kernel, strides, dilation, lanes in (
+        ((2, 6, 5, 8), 5, (3, 2), (1, 1), (1, 1), 16),
+        ((1, 7, 9, 2), 33, (3, 3), (2, 1), (1, 2), 16),
+        ((1, 4, 4, 6), 17, (1, 1), (1, 1), (1, 1), 8),
+    ):
+        x = rng.standard_normal(data).astype("bfloat16")
+        w = rng.standard_normal((units, data[3], *kernel)).astype("bfloat16")
+        attrs = {"units": units, "kernel_size": kernel, "strides": strides, "dilation": dilation}
+
+        def convolution(x, _, w=w, s=strides, d=dilation):
+            rows, columns = (
+                (x.shape[1 + axis] - d[axis] * (w.shape[2 + axis] - 1) - 1) // s[axis] + 1 for axis in (0, 1)
+            )
+            sums = 0.0
+            for p, q in np.ndindex(*w.shape[2:]):
+                part = x[:, p * d[0] :: s[0], q * d[1] :: s[1]][:, :rows, :columns]
+                sums = sums + part.astype("d") @ w[:, :, p, q].astype("d").T
+            return sums.astype("f")
+
+        yield Sample([x, _panels(w, lanes)], attrs, convolution)
+
+
+@samples("_word_image", system="numpy")
+def word_image(rng, _):
     for shape, padding, dtype in (
         ((2, 3, 4, 5), (1, 0, 2, 1), "uint8"),
         ((1, 4, 3, 8), (0, 1, 0, 0), "int8"),
@@ -198,7 +222,11 @@ def byte_image(rng, _):
             out[:, p[0] : p[0] + h, p[1] : p[1] + w, :c] = x.astype(np.int32) + shift
             return out
 
-        yield Sample([_levels(rng, shape, dtype), _levels(rng, (), dtype)], {"padding": padding}, image)
+        attrs = {"padding": padding, "together": 4}
+        yield Sample([_levels(rng, shape, dtype), _levels(rng, (), dtype)], attrs, image)
+    x, zero = rng.standard_normal((1, 3, 4, 5)).astype("bfloat16"), np.zeros((), "bfloat16")
+    attrs = {"padding": (1, 0, 2, 1), "together": 2}
+    yield Sample([x, zero], attrs, lambda x, _: np.pad(x, [(0, 0), (1, 2), (0, 1), (0, 1)]))
 
 
 @samples("_byte_matmul", system="numpy")

@@ -35,7 +35,7 @@ NOT_COMPUTED = {
     "_yolo_reorg_grad",
     "_pack_panels",
     "_word_panels",
-    "_byte_image",
+    "_word_image",
     "_level_panels",
     "__layout_transform__",
 }

@@ -39,12 +39,13 @@ WITHOUT_GRADIENT = {
     **dict.fromkeys(
         (
             "_word_panels",
-            "_byte_image",
+            "_word_image",
             "_byte_matmul",
             "_byte_conv2d",
             "_byte_depthwise",
             "_narrow_dense",
             "_pair_matmul",
+            "_pair_conv2d",
             "_bilinear",
         ),
         "put in place when a model is built, after gradients are taken",

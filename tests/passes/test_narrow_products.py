@@ -50,3 +50,21 @@ def test_other_dtypes_stay():
 def test_a_precision_that_is_not_there():
     with pytest.raises(weft.Error, match="'bf16'"):
         weft.compile(sym.relu(sym.Variable("x", shape=(2,))), precision="fp8")
+
+
+def test_images_are_rounded_where_they_are_computed():
+    """Once for all that read them; what the graph gives, and what groups read, stays as it is."""
+    image = sym.Variable("image")
+    shapes = {"image": (1, 32, 8, 8), "f": (32, 32, 3, 3), "g": (32, 1, 3, 3)}
+    conv = lambda x, w="f", groups=1: sym.conv2d(
+        x, sym.Variable(w), channels=32, kernel_size=3, padding=1, use_bias=False, groups=groups
+    )
+    y = sym.relu(image)
+    z = conv(y) + y
+    out = sym.Group([conv(z, "g", 32), z * 2])
+    graph = infer(Graph(out.outputs), shapes, dict.fromkeys(shapes, np.dtype("f")))
+    made = apply_passes(graph.replace(attrs={CONSTANT_NAMES: ("f", "g")}), ("RoundImages", "CommonSubexpr"))
+    names = [node.op_name for node in made.indexed.nodes if node.op is not None]
+    assert names.count("cast") == 3  # the filters, the image, and the image as it is read by others
+    outs = [node.params.out_dtype for node in made.indexed.nodes if node.op_name == "conv2d"]
+    assert sorted(outs) == ["float32", "same"]

@@ -104,6 +104,40 @@ def test_what_takes_long_to_load_is_not_loaded():
     assert done.stdout.strip() == "[]"
 
 
+def test_a_file_in_place_of_a_command_is_run():
+    done = run(DIGITS, "--repeat", 1)
+    assert done.exit_code == 0
+    assert "top of logits" in done.stdout
+    assert as_json(DIGITS, "--repeat", 1)["taken"] == {"input": [1, 1, 8, 8]}
+    told = {"rum": "Did you mean 'run'?", "no.onnx": "There is no file 'no.onnx'", "zzz": "No such command 'zzz'."}
+    for word, text in told.items():
+        done = run(word)
+        assert done.exit_code == 2
+        assert text in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_failure():
+    for arguments in (("ops",), ("--help",), ("run", DIGITS, "--repeat", 1)):
+        words, environment = command(*arguments)
+        child = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        child.stdout.close()
+        assert (child.wait(PATIENCE), child.stderr.read()) == (0, b"")
+        child.stderr.close()
+
+
+def test_files_that_cannot_be_had(tmp_path):
+    done = run("view", DIGITS, "-o", tmp_path / "no" / "page.html")
+    assert done.exit_code == 1
+    assert f"make the folder {tmp_path / 'no'} first" in done.stderr
+    (tmp_path / "model.onnx").write_bytes(DIGITS.read_bytes())
+    done = run("run", tmp_path / "modle.onnx")
+    assert f"did you mean {tmp_path / 'model.onnx'}?" in done.stderr
+    done = run("run", DIGITS, "--params", tmp_path / "model.onnx")
+    assert "leave --params out" in done.stderr
+    done = run("run", DIGITS, "--shape", "input=1,3,8,8")
+    assert "weft info tells the shapes" in done.stderr
+
+
 # info and check
 
 
@@ -131,7 +165,7 @@ def test_info_of_programs(tmp_path):
     script = weft.jit.script(weft.nn.Sequential(weft.nn.Linear(4, 8), weft.nn.ReLU()))
     weft.jit.save(script, str(tmp_path / "m.pt"))
     found = as_json("info", tmp_path / "m.pt")
-    assert found["operators"] == {"aten::linear": 1, "aten::relu": 1, "aten::relu_": 1}  # of both branches
+    assert found["operators"] == {"dense": 1, "relu": 1}
     assert found["parameters"] == 4 * 8 + 8
 
 
@@ -248,9 +282,8 @@ def test_run_of_torchscript(tmp_path):
     assert done.exit_code == 0, done.output
     wanted = x @ linear.weight.detach().numpy().T + linear.bias.detach().numpy()
     np.testing.assert_allclose(np.load(tmp_path / "output.npy"), wanted, rtol=1e-5, atol=1e-6)
-    done = run("run", tmp_path / "m.pt")
-    assert done.exit_code == 1
-    assert "--shape input=" in done.stderr
+    found = as_json("run", tmp_path / "m.pt")  # the weights tell how many features there are
+    assert (found["taken"], found["outputs"][0]["shape"]) == ({"input": [1, 4]}, [1, 3])
 
 
 def test_torchscript_as_a_graph(tmp_path):
@@ -273,10 +306,27 @@ def test_torchscript_as_a_graph(tmp_path):
     assert run("convert", path, tmp_path / "net.onnx", *shape).exit_code == 0
     (made,) = weft.compile(tmp_path / "net.onnx").run({"input": x.numpy()})
     np.testing.assert_allclose(made, net(x).detach().numpy(), rtol=1e-4, atol=1e-5)
-    for command in ("check", "profile", "compare", "view", "convert"):
+    assert as_json("check", path)["taken"] == {"input": [1, 3, 8, 8]}  # the only sides of pictures it takes
+    assert as_json("info", path)["layers"][0]["output"] == "float32[1, 8, 6, 6]"
+    assert as_json("bench", path, "--rounds", 1)["slowest"]
+
+
+def test_torchscript_of_two_inputs_asks_for_shapes(tmp_path):
+    class Sum(weft.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = weft.nn.Parameter(weft.ones(2, 3))
+
+        def forward(self, a, b):
+            return a + b + self.weight
+
+    path = tmp_path / "sum.pt"
+    weft.jit.save(weft.jit.script(Sum()), str(path))
+    for command in ("run", "check", "profile", "compare", "view", "convert"):
         done = run(command, path, *([tmp_path / "other.onnx"] if command == "convert" else []))
         assert done.exit_code == 1
-        assert "--shape input=" in done.stderr
+        assert "--shape a=" in done.stderr
+    assert as_json("info", path)["operators"] == {"aten::add": 2}
 
 
 def test_torchscript_on_integers(tmp_path):
@@ -457,8 +507,11 @@ def test_a_bar_for_what_takes_long(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     with progress.Stages() as stages:
         stages.begin("compile")
+        stages._timer.join()
         stages.progress(3, 7)
+        stages.begin("run")
     assert "3/7" in shown.getvalue()
+    assert "0/7" not in shown.getvalue()  # what the next stage does is not counted in the last one's
     shown.truncate(0)
     monkeypatch.setattr(shown, "isatty", lambda: False)
     with progress.Stages() as stages:

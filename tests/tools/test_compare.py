@@ -311,7 +311,10 @@ def test_two_models(tmp_path):
     params = {"fc_weight": rng.standard_normal((4, 8)), "fc_bias": rng.standard_normal(4)}
     params = {name: value.astype("float32") for name, value in params.items()}
     other = {**params, "fc_bias": params["fc_bias"] + np.float32(0.5)}
-    assert compare_model((one, params), (one, params)).ok
+    same = compare_model((one, params), (one, params))
+    assert same.ok
+    assert same.outputs[0].difference.max_abs == 0
+    assert compare_model(DIGITS, DIGITS).outputs[0].difference.max_abs == 0  # both with an open batch
     found = compare_model((one, params), (one, other))
     assert found.blame.kind == "model"
     wanted = np.tanh(0.5)  # at most: tanh is steepest at 0

@@ -140,10 +140,21 @@ def test_an_existing_file_is_replaced(network, tmp_path):
     onnx.checker.check_model(str(out))
 
 
+@pytest.mark.parametrize("batch", [None, 4])
+def test_a_compiled_program(batch, tmp_path):
+    digits = Path(weft.__file__).parent / "data" / "digits.onnx"
+    shapes = None if batch is None else {"input": (batch, 1, 8, 8)}
+    found = convert_model(digits, tmp_path / "digits.weft", shapes=shapes)
+    assert found.bytes == (tmp_path / "digits.weft").stat().st_size
+    x = np.random.default_rng(0).standard_normal((4, 1, 8, 8)).astype("float32")
+    wanted = weft.compile(digits, shape=shapes).run({"input": x})
+    np.testing.assert_array_equal(weft.runtime.load(tmp_path / "digits.weft").run({"input": x}), wanted)
+
+
 def test_what_is_asked_in_vain(network, tmp_path):
     path, _ = network
     for out, params, shapes, error, text in [
-        ("net.txt", None, SHAPES, InvalidValue, "no name of an ONNX file"),
+        ("net.txt", None, SHAPES, InvalidValue, "neither an ONNX file nor a program"),
         ("net.onnx", None, {}, InvalidValue, "shape of 'data' is not known"),
         ("net.onnx", None, {"dat": (1, 3, 9, 9)}, NotFound, "no input 'dat'"),
         ("net.onnx", "absent", SHAPES, NotFound, "there is no file"),

@@ -12,7 +12,23 @@ from functools import partial
 from ..base.errors import Unsupported
 from ..te.expr import Expr, Var
 from ..te.linear import Linear, scalar
-from ..te.loops import Alloc, Barrier, Buffer, Exchange, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While, span
+from ..te.loops import (
+    Alloc,
+    Barrier,
+    Buffer,
+    Exchange,
+    For,
+    If,
+    Kernel,
+    Let,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    TileStep,
+    While,
+    span,
+)
 from ..te.simplify_loops import statements
 from ..te.visit import parts
 from . import memory
@@ -125,6 +141,9 @@ class KernelEmitter:
         raise NotImplementedError
 
     def _exchange(self, stmt: Exchange, stack: list[Step]) -> None:
+        raise NotImplementedError
+
+    def _tile_step(self, stmt: TileStep, stack: list[Step]) -> None:
         raise NotImplementedError
 
     def _prefetch(self, stmt: Prefetch, stack: list[Step]) -> None:
@@ -370,4 +389,5 @@ _STATEMENTS: dict[type, str] = {
     If: "_if",
     Barrier: "_barrier",
     Exchange: "_exchange",
+    TileStep: "_tile_step",
 }

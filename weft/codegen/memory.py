@@ -99,6 +99,13 @@ def _store_plain(b: Builder, span: Span, value: Value) -> list[Value]:
     return []
 
 
+def pointer_to(b: Builder, place: Place, access: Access) -> Value:
+    """Where one element is."""
+    span = _span(b, place, access)
+    assert span is not None
+    return span.pointer
+
+
 def prefetch(b: Builder, place: Place, access: Access, level: int) -> None:
     span = _span(b, place, access)
     if span is None:

@@ -19,10 +19,12 @@ LayoutRule = Callable[[Any, Symbol, Sequence[Fact], T], Symbol | None]
 
 
 class Precision(NamedTuple):
-    """What a model is computed in: the passes that see to it, and options of the target."""
+    """What a model is computed in: the passes that see to it, options of the target, and further passes for targets of
+    which a condition holds."""
 
     passes: tuple[str, ...] = ()
     options: Mapping[str, Any] = {}
+    further: Mapping[str, Callable[[Any], bool]] = {}
 
 
 @dataclass(frozen=True)

@@ -189,15 +189,15 @@ def _loaded(path: str | os.PathLike[str], threads: int | None, *options: object)
 class Profiling:
     """Profiles of the parts of a model as they run."""
 
-    def __init__(self, rounds: int) -> None:
-        self._rounds = rounds
+    def __init__(self, rounds: int, progress: Progress | None = None) -> None:
+        self._rounds, self._progress = rounds, progress
         self._profiles: list[Profile] = []
 
     def program(self, first: bool, executor: Executor, arrays: Mapping[str, Array]) -> None:
         """A part is about to run; with the first of them a run begins."""
         if first:
             self._profiles = []
-        self._profiles.append(profiled(executor, arrays, self._rounds))
+        self._profiles.append(profiled(executor, arrays, self._rounds, self._progress))
 
     def host_step(self, name: str, seconds: float) -> None:
         """A step between parts was run."""
@@ -416,8 +416,9 @@ class CompiledModel:
         return found.profile
 
     @contextmanager
-    def profiling(self, rounds: int = PROFILE_ROUNDS) -> Iterator[Profiling]:
-        """Profiles what is run inside a `with` block; `profile` of what it gives is that of the last run.
+    def profiling(self, rounds: int = PROFILE_ROUNDS, progress: Progress | None = None) -> Iterator[Profiling]:
+        """Profiles what is run inside a `with` block; `profile` of what it gives is that of the last run. `progress` is
+        told of rounds.
 
         >>> import numpy as np
         >>> import weft
@@ -427,7 +428,7 @@ class CompiledModel:
         >>> len(found.profile.steps)
         1
         """
-        found = Profiling(rounds)
+        found = Profiling(rounds, progress)
         parts = self._schedule.compiled()
         try:
             self._schedule.look = found.host_step

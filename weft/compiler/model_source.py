@@ -40,7 +40,8 @@ class ModelSource(NamedTuple):
     @property
     def passes(self) -> tuple[str, ...]:
         """Those that run for its precision, whatever the level."""
-        return backend_of(self.target).precisions[self.precision].passes
+        chosen = backend_of(self.target).precisions[self.precision]
+        return (*chosen.passes, *(name for name, holds in chosen.further.items() if holds(self.target)))
 
     def __repr__(self) -> str:
         return f"ModelSource({self.symbol!r} with {len(self.params)} parameters for {self.target.isa})"

@@ -1,5 +1,5 @@
 """autocast: within a block, functions that gain by it run in a narrow float, those that need the precision in float32,
-and those that join tensors in the widest of theirs; which does what is PyTorch's list for the processor.
+and those that join tensors in the widest of theirs; which does what is PyTorch's lists, of the processor and of GPUs.
 
 A parameter is cast once in a block: the cast is kept until the outermost block ends, or until the parameter changes.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ..base.dtype import DTYPES, DType, is_float
@@ -17,7 +17,7 @@ from ..base.errors import InvalidType, InvalidValue, RunError
 from .autograd.modes import modes
 from .functions.all import TABLE
 from .functions.around import LAYERS, Args, Kwargs, Rest
-from .tensor.device import device
+from .tensor.device import device, is_there
 from .tensor.tensor import Tensor
 from .tensor.types import as_dtype, bfloat16, dtype, float16
 
@@ -40,21 +40,34 @@ _FLOAT32 = (
     "multilabel_margin_loss ctc_loss"
 ).split()
 _WIDEST = "cat concat concatenate stack index_copy".split()
+# On GPUs PyTorch's lists are others.
+_NARROW_ON_CUDA = [*_NARROW, *"addmv addr mv gru gru_cell lstm_cell".split()]
+_FLOAT32_ON_CUDA = (
+    "acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss cdist cosine_similarity cross_entropy "
+    "cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div l1_loss layer_norm log log10 "
+    "log_softmax log1p log2 margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss norm "
+    "normalize pdist poisson_nll_loss pow prod reciprocal rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin "
+    "softplus sum renorm tan triplet_margin_loss huber_loss logsumexp"
+).split()
+_WIDEST_ON_CUDA = [*_WIDEST, *"addcdiv addcmul atan2 bilinear cross dot grid_sample index_put scatter_add".split()]
 _PADS_IN_FLOAT32 = ("reflect", "replicate")
 _SUPPORTED = (bfloat16, float16)
 _DEFAULTS = {"cpu": bfloat16, "xpu": bfloat16, "mtia": bfloat16, "hpu": bfloat16, "xla": bfloat16}
 _UNKNOWN = ("meta", "lazy", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "vulkan")
 
 
-def _policies() -> dict[str, str]:
+def _policies(narrow: Sequence[str], float32: Sequence[str], widest: Sequence[str], **more: str) -> dict[str, str]:
     """By the names of rows; one name in another space, such as linalg's, has the same policy."""
-    of_name = dict.fromkeys(_NARROW, "narrow") | dict.fromkeys(_FLOAT32, "float32")
-    of_name |= dict.fromkeys(_WIDEST, "widest") | {"pad": "pad"}
+    of_name = dict.fromkeys(narrow, "narrow") | dict.fromkeys(float32, "float32")
+    of_name |= dict.fromkeys(widest, "widest") | more
     plain = {key: key.rpartition(".")[2] for key in TABLE}
     return {key: of_name[name] for key, name in plain.items() if name in of_name}
 
 
-_POLICIES = _policies()
+_POLICIES = {
+    "cpu": _policies(_NARROW, _FLOAT32, _WIDEST, pad="pad"),
+    "cuda": _policies(_NARROW_ON_CUDA, _FLOAT32_ON_CUDA, _WIDEST_ON_CUDA),
+}
 
 
 class _State(threading.local):
@@ -92,7 +105,7 @@ def _enable(kind: str, value: bool) -> None:
     """Says so, and steps into calls or out of them."""
     before = _state.enabled.get(kind, False)
     _state.enabled[kind] = value
-    if kind == "cpu" and value != before:
+    if kind in _POLICIES and value != before:
         (LAYERS.append if value else LAYERS.remove)(_layer)
 
 
@@ -155,7 +168,7 @@ class autocast:
             named = ", ".join(str(one) for one in _SUPPORTED)
             warnings.warn(f"{why}\nCPU Autocast only supports dtypes of {named} currently.", stacklevel=3)
             return False
-        if self.device != "cpu":
+        if self.device not in _POLICIES or not is_there(self.device):
             title = {"cuda": "CUDA"}.get(self.device, self.device)
             warnings.warn(f"{title} is not available. Disabling autocast.", stacklevel=3)
             return False
@@ -186,14 +199,15 @@ class autocast:
 
 def _layer(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
     """A call with its arguments cast as its policy says; `out=` keeps a call as it is."""
-    policy = _POLICIES.get(name)
-    if policy is None or _state.inside or not _state.enabled.get("cpu") or kwargs.get("out") is not None:
+    kind = "cuda" if any([not x.is_cpu for x in _tensors((*args, *kwargs.values()))]) else "cpu"
+    policy = _POLICIES[kind].get(name)
+    if policy is None or _state.inside or not _state.enabled.get(kind) or kwargs.get("out") is not None:
         return rest(args, kwargs)
     if policy == "pad":
         mode = kwargs.get("mode", args[2] if len(args) > 2 else "constant")
         if mode not in _PADS_IN_FLOAT32:
             return rest(args, kwargs)
-    target = _target(policy, args, kwargs)
+    target = _target(policy, kind, args, kwargs)
     _state.inside = True
     try:
         cast = _cast_all(args, target)
@@ -202,11 +216,11 @@ def _layer(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
         _state.inside = False
 
 
-def _target(policy: str, args: Args, kwargs: Kwargs) -> DType:
+def _target(policy: str, kind: str, args: Args, kwargs: Kwargs) -> DType:
     if policy == "narrow":
-        return get_autocast_dtype("cpu").numpy
+        return get_autocast_dtype(kind).numpy
     if policy == "widest" and not any(x._dtype == DTYPES["float32"] for x in _tensors((*args, *kwargs.values()))):
-        return get_autocast_dtype("cpu").numpy
+        return get_autocast_dtype(kind).numpy
     return DTYPES["float32"]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..base.errors import InvalidType, InvalidValue, RunError
 from .autograd.modes import modes, no_grad
-from .tensor.device import device as Device
+from .tensor.device import is_there
 from .tensor.tensor import Tensor
 
 
@@ -42,7 +42,7 @@ class GradScaler:
     ) -> None:
         self._device = device
         self._enabled = enabled
-        if enabled and Device(device).type != "cpu":
+        if enabled and not is_there(device):
             warnings.warn(f"GradScaler is enabled, but {device} is not available.  Disabling.", stacklevel=2)
             self._enabled = False
         if self._enabled:

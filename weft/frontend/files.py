@@ -22,8 +22,8 @@ IMPORTERS: dict[str, tuple[str, str]] = {
 # what other files hold, and what to do
 _OTHERS: dict[str, str] = {
     ".params": "parameters are read with the graph beside them: give PREFIX-symbol.json",
-    ".pt": "write it as ONNX with torch.onnx.export",
-    ".pth": "write it as ONNX with torch.onnx.export",
+    ".pt": "weights alone are no model: torch.onnx.export writes one, as does torch.jit.trace(...).save",
+    ".pth": "weights alone are no model: torch.onnx.export writes one, as does torch.jit.trace(...).save",
     ".pb": "write it as ONNX with tf2onnx",
     ".h5": "write it as ONNX with tf2onnx",
     ".keras": "write it as ONNX with tf2onnx",
@@ -42,7 +42,7 @@ def from_file(path: Path, shape: Shapes | None = None, name: str = "") -> tuple[
     if known is None:
         raise Unsupported(
             f"{path.name!r} is no model file that weft knows",
-            why="it reads " + ", ".join(f"*{suffix}" for suffix in IMPORTERS),
+            why="it reads " + ", ".join(f"*{suffix}" for suffix in IMPORTERS) + "; commands also TorchScript archives",
             hint=_OTHERS.get(path.suffix.lower()),
         )
     module, function = known

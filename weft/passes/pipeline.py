@@ -41,6 +41,7 @@ OPT_PASS_LEVEL = {
     "SplitWide": 0,
     "UseBfloat16": BY_NAME,
     "UseFloat16": BY_NAME,
+    "RoundImages": BY_NAME,
     "ComputeInFloat16": BY_NAME,
     "ComputeInBfloat16": BY_NAME,
 }
@@ -82,6 +83,7 @@ PIPELINE = (
     Step("SkipIdleTaps", ("SkipIdleTaps",), "layouts and forms are chosen for the filters that are left"),
     Step("UseBfloat16", ("UseBfloat16",), "chains are found, and layouts pack what weights become"),
     Step("UseFloat16", ("UseFloat16",), "the same"),
+    Step("RoundImages", ("RoundImages", "CommonSubexpr"), "filters have their scales; layouts follow from it"),
     Step("ComputeInFloat16", ("ComputeInFloat16",), "the same; scales are folded into weights in float32"),
     Step("ComputeInBfloat16", ("ComputeInBfloat16",), "the same"),
     Step(

@@ -46,7 +46,7 @@ class Report(Shown):
         isa = Counter(kernel.isa for kernel in self.kernels)
         hosts = Counter(self.host_steps)
         lines = [
-            f"{len(self.kernels)} kernels ({self.distinct_kernels} distinct; "
+            f"{len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)} ({self.distinct_kernels} distinct; "
             + ", ".join(f"{count} {name}" for name, count in isa.items())
             + f"), {len(self.host_steps)} host steps"
             + ("".join(f"\n  host: {name} x{count}" for name, count in hosts.items())),

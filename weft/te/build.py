@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from ..base.dtype import BOOL, INT64, DType
 from ..base.errors import DTypeError, InvalidValue
@@ -27,6 +27,7 @@ from .loops import (
     Seq,
     Stmt,
     Store,
+    TileStep,
     While,
     as_indices,
     buffer,
@@ -144,6 +145,13 @@ class KernelBuilder:
     def prefetch(self, target: Buffer, indices: ExprLike | Sequence[ExprLike], level: int = 1) -> None:
         """A hint that an element will be read soon."""
         self._blocks[-1].append(Prefetch(target, as_indices(target, indices), level))
+
+    def tile(
+        self, action: Any, *tiles: int, source: Buffer | None = None, at: ExprLike = 0, stride: int = 0, rows: Any = ()
+    ) -> None:
+        """A step of the unit that multiplies tiles; see `TileStep`."""
+        indices = () if source is None else as_indices(source, at)
+        self._blocks[-1].append(TileStep(action, tiles, tuple(rows), source, indices, stride))
 
     def barrier(self) -> None:
         """Waits until all threads of the block are here."""

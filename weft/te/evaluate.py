@@ -75,6 +75,8 @@ def _dot_pairs(total: Value, x: Value, y: Value) -> Value:
     return total[()]
 
 
+DOTS: dict[str, Function] = {"dot_bytes": _dot_bytes, "dot_pairs": _dot_pairs}
+
 _BINARY: dict[str, Function] = {
     "add": np.add,
     "sub": np.subtract,

@@ -1,6 +1,6 @@
 """Loop IR: what a kernel does, as loops over buffers.
 
-    s ::= For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | Exchange | WholeKernel
+    s ::= For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | Exchange | TileStep | WholeKernel
 
 A Kernel has buffers and scalar arguments. Extents and strides are expressions, so one kernel can
 serve many sizes; constants where that pays. A name bound by For, Let or Alloc holds in its body
@@ -188,8 +188,28 @@ class Exchange:
             raise InvalidValue(f"an exchange over a distance of {self.distance}", why=f"a warp has {WARP} threads")
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TileStep:
+    """What a unit does that multiplies tiles: a thread has eight of them, of at most 16 rows of 16 words each, a word
+    being four bytes or two bfloat16, or a sum of 32 bits.
+
+    `shape`: all tiles are zero, and those of these numbers have so many rows. `release`: there are no tiles any more.
+    `zero`, `load`, `store`: one tile, from or to a buffer of words, whose rows are `stride` elements apart.
+    `dot_bytes`, `dot_pairs`: tile c += a b for numbers (c, a, b): of each row of a and each column of b, whose rows are
+    words of products that follow each other.
+    """
+
+    action: Literal["shape", "release", "zero", "load", "store", "dot_bytes", "dot_pairs"]
+    tiles: tuple[int, ...] = ()
+    rows: tuple[int, ...] = ()
+    buffer: Buffer | None = None
+    indices: tuple[Expr, ...] = ()
+    stride: int = 0
+
+
 WARP = 32  # threads that exchange values
-Stmt = For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | Exchange | WholeKernel
+TILES, TILE_ROWS, TILE_WORDS = 8, 16, 16
+Stmt = For | While | Store | Let | Alloc | If | Seq | Prefetch | Barrier | Exchange | TileStep | WholeKernel
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

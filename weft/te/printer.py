@@ -37,6 +37,7 @@ from .loops import (
     Seq,
     Stmt,
     Store,
+    TileStep,
     While,
     WholeKernel,
 )
@@ -265,10 +266,14 @@ class _Lines:
         empty = isinstance(body, Seq) and not body.body
         return [("pass", 1)] if empty else [(body, 1)]
 
-    def _leaf(self, node: Store | Prefetch | Exchange) -> list[str]:
+    def _leaf(self, node: Store | Prefetch | Exchange | TileStep) -> list[str]:
         exprs = list(parts(node))
         texts = show_exprs([e for e in exprs if isinstance(e, Expr)], self.names)
         shared, own = texts[: len(texts) - len(exprs)], texts[len(texts) - len(exprs) :]
+        if isinstance(node, TileStep):
+            words = [f"tiles {node.action}", *map(str, node.tiles), *([f"rows {node.rows}"] if node.rows else [])]
+            words += [f"{self.names(node.buffer)}[{', '.join(own)}] stride {node.stride}"] if node.buffer else []
+            return [*shared, " ".join(words)]
         place = f"{self.names(node.buffer)}[{', '.join(own[: node.buffer.rank])}]"
         if isinstance(node, Prefetch):
             return [*shared, f"prefetch {place} level {node.level}"]

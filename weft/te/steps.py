@@ -14,7 +14,8 @@ from ..base.dtype import BOOL, DType, is_float
 from ..base.errors import OutOfRange, RunError
 from .evaluate import Function, Value, function_of
 from .expr import Expr, Load, Var
-from .loops import Alloc, Barrier, Buffer, Exchange, For, If, Let, Seq, Stmt, Store, While, WholeKernel
+from .interpret_tiles import run_tile_step
+from .loops import Alloc, Barrier, Buffer, Exchange, For, If, Let, Seq, Stmt, Store, TileStep, While, WholeKernel
 from .visit import parts, postorder
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,6 +30,7 @@ class Frame:
     values: dict[Var, Value] = field(default_factory=dict)
     arrays: dict[Buffer, Array] = field(default_factory=dict)
     shapes: dict[Buffer, tuple[int, ...]] = field(default_factory=dict)
+    tiles: dict[int, Array] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
@@ -237,6 +239,9 @@ def _pieces(node: Stmt, steps: list[Step]) -> list[Stmt | Callable[[], None]]:
             return [node.loops()]
         case Exchange():
             return _exchange(node, steps)
+        case TileStep():
+            place = _compile_exprs(node.indices)
+            return [lambda: steps.append(lambda frame: run_tile_step(frame, node, place(frame)))]
     return []
 
 

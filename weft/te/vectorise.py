@@ -10,7 +10,7 @@ from ..base.dtype import INT64
 from ..base.errors import InvalidValue, Unsupported
 from .expr import Broadcast, Const, Expr, Load, Ramp, Unary, Var, access_lanes, as_expr, binary, widen
 from .intervals import Interval, Ranges
-from .loops import Alloc, Barrier, Buffer, Exchange, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, While
+from .loops import Alloc, Barrier, Buffer, Exchange, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, TileStep, While
 from .simplify import Simplifier, simplify
 from .simplify_loops import sequence, statements
 from .visit import loads, masked_load, parts, postorder, substitute, with_parts
@@ -96,8 +96,8 @@ class _Widening:
                 known = [index for index in indices if index is not None]
                 whole = len(known) == len(indices)
                 self.done.append(replace(node, indices=tuple(known)) if whole else Seq(()))
-            case Barrier() | Exchange():
-                what = "a barrier" if isinstance(node, Barrier) else "an exchange"
+            case Barrier() | Exchange() | TileStep():
+                what = {Barrier: "a barrier", Exchange: "an exchange"}.get(type(node), "a step of tiles")
                 raise Unsupported(
                     f"vector loop {self.var.name} contains {what}",
                     why="the lanes of a vector are one thread, which waits once",

@@ -29,7 +29,7 @@ from .expr import (
     select,
     widen,
 )
-from .loops import Alloc, Barrier, Exchange, For, If, Let, Prefetch, Seq, Stmt, Store, While
+from .loops import Alloc, Barrier, Exchange, For, If, Let, Prefetch, Seq, Stmt, Store, TileStep, While
 from .tensor_cores.attention import Attention
 from .tensor_cores.product import Product
 
@@ -63,6 +63,7 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     If: lambda s: (s.condition, s.then) + _optional(s.otherwise),
     Seq: lambda s: s.body,
     Prefetch: lambda s: s.indices,
+    TileStep: lambda s: s.indices,
     Barrier: lambda s: (),
     Product: lambda s: (s.store,),
     Attention: lambda s: (s.score, s.store),
@@ -131,6 +132,7 @@ _REBUILD: dict[type, Callable[[Any, Any], Any]] = {
     If: lambda s, p: If(*p),
     Seq: lambda s, p: Seq(tuple(p)),
     Prefetch: lambda s, p: Prefetch(s.buffer, tuple(p), s.level),
+    TileStep: lambda s, p: replace(s, indices=tuple(p)),
     Product: lambda s, p: replace(s, store=p[0]),
     Attention: lambda s, p: replace(s, score=p[0], store=p[1]),
     Exchange: lambda s, p: Exchange(s.buffer, tuple(p[:-1]), p[-1], s.distance),
@@ -223,6 +225,7 @@ _FACTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Alloc: lambda s: (id(s.buffer),),
     If: lambda s: (s.otherwise is None,),
     Prefetch: lambda s: (id(s.buffer), s.level),
+    TileStep: lambda s: (s.action, s.tiles, s.rows, id(s.buffer), s.stride),
     Exchange: lambda s: (id(s.buffer), s.distance),
 }
 

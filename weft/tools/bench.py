@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from ..base.dtype import dtype_name
-from ..base.errors import InvalidValue, NotFound, OpenShapes, Unsupported
+from ..base.errors import Error, InvalidValue, NotFound, OpenShapes, Unsupported
 from ..base.shape import is_static
 from ..base.shown import Shown, table
 from ..runtime.cpu.pool import thread_count
@@ -18,7 +19,7 @@ from .model_files import Shapes, kind_of, open_model
 from .profile import profile_model
 from .progress import Stages
 from .race import Result, Rules, measure
-from .scripts import argument_names, load_script
+from .scripts import argument_names, likely_script_shapes, load_script
 
 RUNTIMES = {"ort": "onnxruntime", "onnxruntime": "onnxruntime", "openvino": "openvino", "torch": "torch"}
 SLOWEST = 5
@@ -98,9 +99,10 @@ def bench_model(
     results = measure(path.name, path, list(dict.fromkeys(names)), count, batch or 0, rounds, rules)
     stages.begin("profile")
     slowest: list[StepTime] = []
-    if kind_of(path) != "TorchScript archive" and not results[0].failure:
-        found = profile_model(path, shape={name: dims for name, (dims, _) in inputs.items()}, threads=threads)
-        slowest = found.slowest[:SLOWEST]
+    if not results[0].failure:
+        with suppress(Error):  # what runs on tensors has no kernels of its own
+            found = profile_model(path, shape={name: dims for name, (dims, _) in inputs.items()}, threads=threads)
+            slowest = found.slowest[:SLOWEST]
     return Benchmark(path.name, count, inputs, results, slowest)
 
 
@@ -121,6 +123,7 @@ def _specs(path: Path, batch: int | None, shapes: dict[str, Sequence[int | str |
     """Shapes and dtypes of all inputs, with the batch where it is open."""
     if kind_of(path) == "TorchScript archive":
         names = argument_names(load_script(path))
+        shapes |= likely_script_shapes(path, {}, shapes)
         missing = [name for name in names if not is_static(tuple(shapes.get(name, (None,))))]
         if missing:
             hint = " ".join(f"--shape {name}=1,3,224,224" for name in missing)

@@ -183,7 +183,7 @@ def compare_model(
         if other is not None or ref == "fp32":
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weft-compare-")))
             second, weights = (model, params) if other is None else (other, None)
-            beside = _other_values(second, weights, feed, threads, opt_level, folder)
+            beside = _other_values(second, weights, feed, shape, threads, opt_level, folder)
             ref = ref if other is None else _title(other)
         elif ref == "ort":
             beside = OrtValues(Path(model), feed)
@@ -452,10 +452,15 @@ class _OtherModel:
 
 
 def _other_values(
-    other: Any, params: Path | str | None, feed: Mapping[str, Array], threads: int | None, opt_level: int, folder: Path
+    other: Any,
+    params: Path | str | None,
+    feed: Mapping[str, Array],
+    shape: Shapes | None,
+    threads: int | None,
+    opt_level: int,
+    folder: Path,
 ) -> SourceValues:
-    shapes = {name: array.shape for name, array in feed.items()}
-    source = model_as_read(other, shapes, params, feed, threads=threads, opt_level=opt_level)
+    source = model_as_read(other, shape, params, feed, threads=threads, opt_level=opt_level)
     missing = [spec.name for spec in source.inputs if spec.name not in feed]
     if missing:
         raise InvalidValue(

@@ -21,6 +21,7 @@ import resource  # noqa: E402
 import sys  # noqa: E402
 import zlib  # noqa: E402
 from collections.abc import Callable, Mapping  # noqa: E402
+from contextlib import suppress  # noqa: E402
 from importlib import import_module  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any, NamedTuple  # noqa: E402
@@ -58,6 +59,11 @@ def make_inputs(specs: Inputs, seed: int, integers: int = TOKENS) -> dict[str, A
 def load_weft(path: Path, threads: int, inputs: Inputs) -> Loaded:
     weft = import_module("weft")
     if path.suffix in (".pt", ".pth"):
+        arrays = make_inputs(inputs, 0)
+        with suppress(weft.Error):  # unless weft makes no graph of it
+            made = import_module("weft.tools.model_files").model_as_read(path, arrays=arrays, threads=threads)
+            made.run(arrays)
+            return Loaded(inputs, made.run)
         module = weft.jit.load(str(path)).eval()
         weft.set_num_threads(threads)
 

@@ -1,5 +1,5 @@
 """`weft convert` and `weft quantize`: a model file comes in; an ONNX file goes out that gives the same outputs, or
-nearly the same by products of bytes."""
+nearly the same by products of bytes; or a compiled program."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ..core.ir import topo_order
 from ..core.symbol import Symbol
 from ..runtime.program import Array
 from .differences import difference_of
-from .inputs import ALONE, dims_of, likely_shapes, random_array
-from .model_files import Shapes, open_model, read_model
+from .inputs import ALONE, complete_inputs, dims_of, likely_shapes, random_array
+from .model_files import Shapes, model_as_read, open_model, read_model
 from .progress import Stages
 
 TOLERANCE = 1e-3  # of the output's largest magnitude, between two runtimes in float32
@@ -55,6 +55,26 @@ class Converted(Shown):
         )
 
 
+@dataclass(frozen=True, repr=False)
+class Compiled(Shown):
+    """What was read, and the program that was written."""
+
+    source: str
+    inputs: list[str]
+    kernels: int
+    file: str
+    bytes: int
+
+    def text(self, width: int | None = None) -> str:
+        return rows(
+            [
+                ("read", f"{self.source}: {', '.join(self.inputs)}"),
+                ("code", f"{self.kernels} kernels for this machine; weft run takes it, as weft.runtime.load does"),
+                ("wrote", f"{self.file} ({self.bytes / 1e6:.1f} MB)"),
+            ]
+        )
+
+
 def convert_model(
     path: Path | str,
     output: Path | str,
@@ -62,11 +82,13 @@ def convert_model(
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     opset: int = 17,
     stages: Stages | None = None,
-) -> Converted:
-    """Reads a model, writes it as ONNX, and compares what both give."""
+) -> Converted | Compiled:
+    """Reads a model, writes it as ONNX, and compares what both give; or, as a file that ends in .weft, compiled."""
     path, output, stages = Path(path), Path(output), stages or Stages()
+    if output.suffix.lower() == ".weft":
+        return _compiled(path, output, params, shapes, stages)
     if output.suffix.lower() != ".onnx":
-        raise InvalidValue(f"{output.name!r} is no name of an ONNX file", hint="end it in .onnx")
+        raise InvalidValue(f"{output.name!r} is neither an ONNX file nor a program", hint="end it in .onnx or .weft")
     stages.begin("read")
     symbol, values = read_model(path, None if params is None else Path(params), shapes or {})
     names = set(symbol.list_input_names())
@@ -80,6 +102,16 @@ def convert_model(
     frontend.to_onnx(symbol, values, output, shape=known, opset=opset, verify=verify)
     nodes = sum(node.op is not None for node in topo_order(symbol.outputs))
     return Converted(path.name, nodes, len(values), opset, compared[0], str(output), output.stat().st_size)
+
+
+def _compiled(path: Path, output: Path, params: Path | str | None, shapes: Shapes | None, stages: Stages) -> Compiled:
+    stages.begin("read")
+    model = model_as_read(path, shapes, params)
+    stages.begin("compile")
+    model.prepare_known(stages.progress, complete_inputs(model.inputs, {}, shapes))
+    model.save(output)
+    inputs, kernels = [str(spec) for spec in model.inputs], len(model.program.kernels)
+    return Compiled(path.name, inputs, kernels, str(output), output.stat().st_size)
 
 
 # What the file gives, against what weft gives for the model it came from.

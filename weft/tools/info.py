@@ -27,7 +27,7 @@ from ..version import __version__
 from .check import planned_memory
 from .flops import node_flops
 from .model_files import Opened, kind_of, open_model
-from .scripts import load_script
+from .scripts import likely_script_shapes, load_script
 
 
 @dataclass(frozen=True, repr=False)
@@ -142,7 +142,7 @@ def model_info(
     kind = kind_of(model)
     if kind == "compiled program":
         return _program_info(name, kind, load(model))
-    if kind == "TorchScript archive" and not shape:
+    if kind == "TorchScript archive" and not shape and not likely_script_shapes(Path(model), {}, {}):
         return _script_info(name, kind, model)
     return _graph_info(name, kind, open_model(model, shape, params))
 

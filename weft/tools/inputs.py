@@ -96,6 +96,8 @@ def read_array(path: Path) -> Array:
         value = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise NotFound(f"there is no file {path}") from None
+    except PermissionError:
+        raise
     except (OSError, ValueError, EOFError) as error:
         raise FormatError("this is no .npy file", where=str(path), why=str(error)) from None
     if not isinstance(value, np.ndarray):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from ..base.file_cache import MAPPED, FileCache, cache_folder, file_cache
@@ -11,7 +13,7 @@ from ..base.shown import Shown, bytes_text, table
 from ..compiler.disk_cache import decoded
 
 SHOWN = 20  # files of a listing
-OTHER_CODE = "(the runtime, and calls of tensors)"
+LOOKED_INTO = 500  # files, for those with kernels of models
 WHOLE_MODEL = "(a whole model)"
 
 
@@ -25,7 +27,8 @@ class CachedKernels(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class CacheListing(Shown):
-    """The cache as it is: the `files` used last, how many there are, and their bytes."""
+    """The cache as it is: the `files` with kernels of models that were used last, how many there are, and their
+    bytes."""
 
     folder: str
     count: int
@@ -37,8 +40,9 @@ class CacheListing(Shown):
         if not self.folder:
             return "the kernel cache is off"
         head = f"{self.folder}: {self.count} files, {bytes_text(self.bytes)} of {bytes_text(self.most_bytes)}"
-        cells = [(", ".join(f.kernels) or OTHER_CODE, bytes_text(f.bytes), _ago(f.seconds_ago)) for f in self.files]
-        more = f"\n... and {self.count - len(cells)} more" if self.count > len(cells) else ""
+        cells = [(", ".join(f.kernels), bytes_text(f.bytes), _ago(f.seconds_ago)) for f in self.files]
+        rest = self.count - len(cells)
+        more = f"\n... and {rest} more, those of tensors among them" if rest else ""
         return head + ("\n" + table(("kernels", "size", "used"), cells, width) + more if cells else "")
 
 
@@ -57,12 +61,14 @@ class CacheCleared(Shown):
 
 
 def list_cache(most: int = SHOWN) -> CacheListing:
-    """The kernels that are kept on disk, those used last first."""
+    """The kernels of models that are kept on disk, those used last first."""
     cache = file_cache()
     if cache is None:
         return CacheListing("", 0, 0, 0, [])
     entries, now = cache.entries(), time.time()
-    files = [CachedKernels(_kernels(cache, e.name), e.bytes, max(now - e.used, 0.0)) for e in entries[:most]]
+    found = ((e, _kernels(cache, e.name)) for e in entries[:LOOKED_INTO])
+    named = islice(filter(itemgetter(1), found), most)
+    files = [CachedKernels(names, entry.bytes, max(now - entry.used, 0.0)) for entry, names in named]
     return CacheListing(str(cache_folder()), len(entries), sum(e.bytes for e in entries), cache.max_bytes, files)
 
 

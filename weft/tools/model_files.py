@@ -3,6 +3,7 @@ with all shapes closed."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import frontend
-from ..base.errors import Error, FormatError, InvalidValue, NotFound
+from ..base.errors import Error, FormatError, InvalidValue, NotFound, ShapeError
 from ..base.param_dict import LIST_MAGIC, load_param_dict
 from ..base.shape import Dim
 from ..compiler.model import CompiledModel, Model, opened
@@ -23,7 +24,7 @@ from ..runtime.artifact import load
 from ..runtime.program import Array
 from .inputs import ALONE, RANDOM, Picture, check_compiled_for, complete_inputs, likely_shapes, not_alone
 from .progress import Stages
-from .scripts import argument_names, load_script, read_script, script_arrays
+from .scripts import argument_names, likely_script_shapes, load_script, read_script, script_arrays
 
 Shapes = Mapping[str, Sequence[Dim]]
 
@@ -31,9 +32,11 @@ Shapes = Mapping[str, Sequence[Dim]]
 def read_model(path: Path, params: Path | None, shapes: Shapes) -> tuple[Symbol, Mapping[str, Any]]:
     """A model file, or a graph with parameters of MXNet's or of weft's own format beside it."""
     if kind_of(path) == "TorchScript archive":
-        return read_script(path, {}, shapes).model
+        return read_script(path, {}, {**shapes, **likely_script_shapes(path, {}, shapes)}).model
     if params is None:
         return from_file(path, shapes)
+    if path.suffix.lower() == ".onnx":
+        raise InvalidValue(f"{path.name!r} holds its parameters itself", hint="leave --params out")
     for file in (path, params):
         if not file.is_file():
             raise NotFound(f"there is no file {file}")
@@ -91,16 +94,22 @@ def model_as_read(
     **options: Any,
 ) -> CompiledModel:
     """Reads a model: a file, or what `weft.compile` takes, with its options. What is open stays so. A program of
-    TorchScript is read for inputs like the arrays, or of the shapes that are given."""
+    TorchScript is read for inputs like the arrays, or of the shapes that are given, or of likely ones."""
     shapes, dtypes = dict(shape or {}), None
     if kind_of(model) == "TorchScript archive":
+        shapes |= likely_script_shapes(Path(model), arrays or {}, shapes)
         model, examples = read_script(Path(model), arrays or {}, shapes)
         shapes = {name: array.shape for name, array in examples.items()}
         dtypes = {name: array.dtype for name, array in examples.items()}
     elif isinstance(model, (str, os.PathLike)):
         _check_source(Path(model))
     source = model if params is None else read_model(Path(model), Path(params), shapes)
-    return opened(source, shape=shapes, dtype=dtypes, **options)
+    try:
+        return opened(source, shape=shapes, dtype=dtypes, **options)
+    except (ShapeError, InvalidValue) as error:
+        if error.hint is None and shapes:
+            error.hint = "give an array or --shape that fits; weft info tells the shapes of inputs"
+        raise
 
 
 def open_model(
@@ -113,6 +122,10 @@ def open_model(
     """The same, where dimensions that are open get likely numbers, unless the caller says by None that they are to stay
     so."""
     shapes = dict(shape or {})
+    if kind_of(model) == "TorchScript archive":
+        taken = likely_script_shapes(Path(model), arrays or {}, shapes)
+        read = model_as_read(model, {**shapes, **taken}, params, arrays, **options)
+        return Opened(read, taken, read)
     first = model_as_read(model, shapes, params, arrays, **options)
     free = {name for name, dims in shapes.items() if None in dims}  # which the caller wants to be so
     taken = {name: dims for name, dims in likely_shapes(first.inputs).items() if name not in free}
@@ -196,7 +209,10 @@ class ReadyModel:
 
 
 def _check_source(path: Path) -> None:
-    """What is compiled already has no graph that could be looked at."""
+    """What is not there may be called otherwise; what is compiled already has no graph that could be looked at."""
+    if not path.exists() and path.parent.is_dir():
+        close = difflib.get_close_matches(path.name, [item.name for item in path.parent.iterdir()], 1)
+        raise NotFound(f"there is no file {path}", hint=f"did you mean {path.with_name(close[0])}?" if close else None)
     if kind_of(path) == "compiled program":
         raise InvalidValue(
             f"{path.name!r} is compiled already", hint="give the model file; weft run, info and profile take programs"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..compiler.model import CompiledModel
 from ..runtime.profile import PROFILE_ROUNDS, Profile
 from .model_files import ReadyModel, Shapes
 from .progress import Stages
@@ -33,6 +34,9 @@ def profile_model(
     [('y',)]
     """
     ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages, target, precision)
-    if stages is not None:
-        stages.begin("profile")
-    return ready.model.profile(rounds=rounds, **ready.inputs)
+    if stages is None or not isinstance(ready.model, CompiledModel):
+        return ready.model.profile(rounds=rounds, **ready.inputs)
+    stages.begin("profile")
+    with ready.model.profiling(rounds, stages.progress) as found:
+        ready.model.run(ready.inputs)
+    return found.profile

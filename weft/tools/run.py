@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtype import dtype_name, is_float
-from ..base.errors import FormatError, NotFound
+from ..base.errors import Error, FormatError, NotFound
 from ..base.shown import Shown, plain, rows, table
 from ..eager.autograd.modes import no_grad
 from ..eager.functions.create.data import from_numpy
 from ..runtime.program import Array
 from .model_files import ReadyModel, Shapes, kind_of
 from .progress import Stages
-from .scripts import argument_names, complete_arrays, load_script, script_arrays
+from .scripts import argument_names, complete_arrays, likely_script_shapes, load_script, script_arrays
 
 FIRST_VALUES = 6
 TOP = 5
@@ -51,6 +51,7 @@ class RunResult(Shown):
     seconds: list[float]
     report: str
     written: list[str]
+    unnamed: int = 0  # classes behind the last label
 
     @property
     def best(self) -> float:
@@ -72,6 +73,7 @@ class RunResult(Shown):
         pairs += [("random", ", ".join(self.random) + "; --input NAME=FILE gives one")] if self.random else []
         pairs += [("code", line) for line in self.report.splitlines()[:3]]
         pairs += [("output", f"{o.name}: {o.kind} {_values(o.value)}") for o in self.outputs]
+        pairs += [("labels", f"none for the last {self.unnamed} classes")] if self.unnamed else []
         pairs += [("wrote", path) for path in self.written]
         count = len(self.seconds)
         pairs.append(("time", f"best {1e3 * self.best:.3f} ms, median {1e3 * self.median:.3f} ms of {count}"))
@@ -125,17 +127,20 @@ def run_model(
     """
     named = read_labels(Path(labels)) if labels is not None else []
     stages = stages or Stages()
-    if kind_of(model) == "TorchScript archive":
-        run = _script_run(Path(model), dict(inputs or {}), shape or {}, seed)
-    else:
-        given = dict(inputs or {})
-        run = _model_run(model, given, shape or {}, params, threads, opt_level, seed, stages, target, precision)
+    how = (params, threads, opt_level, seed, stages, target, precision)
+    try:
+        run = _model_run(model, dict(inputs or {}), shape or {}, *how)
+    except Error:
+        if kind_of(model) != "TorchScript archive":
+            raise
+        run = _script_run(Path(model), dict(inputs or {}), shape or {}, seed)  # of which weft makes no graph
     stages.begin("run")
     values, seconds = _timed(run.call, repeat, stages)
     made = [Output(name, value, top_rows(value, top, named)) for name, value in zip(run.outputs, values)]
     written = [] if output is None else write_outputs(Path(output), made)
     name = Path(model).name if isinstance(model, (str, Path)) else type(model).__name__
-    return RunResult(name, run.inputs, made, run.random, run.taken, seconds, run.report(), written)
+    unnamed = max([o.value.shape[1] - len(named) for o in made if named and o.top], default=0)
+    return RunResult(name, run.inputs, made, run.random, run.taken, seconds, run.report(), written, max(unnamed, 0))
 
 
 class _Run(NamedTuple):
@@ -161,9 +166,16 @@ def _model_run(
 ) -> _Run:
     ready = ReadyModel(model, inputs, shape, params, threads, opt_level, seed, stages, target, precision)
     compiled = ready.model
+    outputs = compiled.outputs
+    if kind_of(model) == "TorchScript archive":  # which has no names for them
+        outputs = _numbered(len(outputs))
     listed = [str(spec) for spec in compiled.inputs]
     call, report = (lambda: compiled.run(ready.inputs)), (lambda: str(compiled.report()))
-    return _Run(call, listed, compiled.outputs, ready.random, ready.taken, report)
+    return _Run(call, listed, outputs, ready.random, ready.taken, report)
+
+
+def _numbered(count: int) -> list[str]:
+    return ["output"] if count == 1 else [f"output{i}" for i in range(count)]
 
 
 def _script_run(path: Path, inputs: dict[str, Any], shape: Shapes, seed: int) -> _Run:
@@ -171,7 +183,8 @@ def _script_run(path: Path, inputs: dict[str, Any], shape: Shapes, seed: int) ->
     module = load_script(path)
     names = argument_names(module)
     given = script_arrays(names, inputs)
-    arrays = complete_arrays(names, given, shape, seed)
+    taken = likely_script_shapes(path, given, shape)
+    arrays = complete_arrays(names, given, {**shape, **taken}, seed)
     drawn = [name for name in names if name not in given]
 
     def call() -> list[Array]:
@@ -181,9 +194,7 @@ def _script_run(path: Path, inputs: dict[str, Any], shape: Shapes, seed: int) ->
         return [result.detach().numpy() for result in results]
 
     listed = [f"{name}: {dtype_name(array.dtype)}{list(array.shape)}" for name, array in arrays.items()]
-    count = len(call())
-    outputs = ["output"] if count == 1 else [f"output{i}" for i in range(count)]
-    return _Run(call, listed, outputs, drawn, {}, lambda: "a program of TorchScript, run on tensors")
+    return _Run(call, listed, _numbered(len(call())), drawn, taken, lambda: "a program of TorchScript, run on tensors")
 
 
 def _timed(call: Any, repeat: int, stages: Stages) -> tuple[list[Array], list[float]]:

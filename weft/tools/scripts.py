@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.dtype import as_dtype
-from ..base.errors import NotFound, OpenShapes
+from ..base.errors import Error, NotFound, OpenShapes
 from ..base.shape import Dim, is_static
 from ..compiler.model import InputSpec
 from ..core.symbol import Symbol
@@ -22,6 +22,7 @@ from ..runtime.program import Array
 from .inputs import ALONE, Picture, not_alone, random_array
 
 Shapes = Mapping[str, Sequence[Dim]]
+LIKELY_SIDES = (224, 299, 256, 128, 96, 64, 48, 32, 28, 16, 8)  # of pictures
 
 
 def load_script(path: Path) -> ScriptModule:
@@ -69,6 +70,26 @@ def complete_arrays(names: Sequence[str], arrays: Mapping[str, Array], shape: Sh
                 hint=f"--input {name}=FILE, or --shape {name}=1,3,224,224 for random numbers",
             )
     return made
+
+
+def likely_script_shapes(path: Path, arrays: Mapping[str, Array], shape: Shapes) -> dict[str, tuple[int, ...]]:
+    """A shape for the only input of a program, where nobody says one: its first weights tell channels or features, and
+    the program itself which size of pictures it takes."""
+    module = load_script(path)
+    names = argument_names(module)
+    weights = [value for value in module.parameters() if value.ndim > 1]
+    if len(names) != 1 or names[0] in arrays or names[0] in shape or not weights:
+        return {}
+    features, axes = weights[0].shape[1], weights[0].ndim - 2
+    for side in LIKELY_SIDES if axes else (0,):
+        dims = (1, features, *[side] * axes)
+        try:
+            with no_grad():
+                module(from_numpy(np.zeros(dims, "float32")))
+        except (Error, RuntimeError):
+            continue
+        return {names[0]: dims}
+    return {}
 
 
 def _check_names(names: Sequence[str], given: Mapping[str, Any]) -> None:

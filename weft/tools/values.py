@@ -98,22 +98,20 @@ class _Watch:
         self.made: dict[int, Compilation] = {}  # by the identity of the facts that a program shares at all sizes
         self.listens = True
         self._now: Compilation | None = None
+        self._assembled: list[tuple[Assembled, int]] = []  # with how many passes there were
         self._constants: dict[str, Array] = {}
 
     def look_at(self, stage: Stage) -> None:
         if not self.listens:
             return
         if stage.title == "types":
-            self._now, self._constants = Compilation(stage.value, {}), {}
+            self._now, self._constants, self._assembled = Compilation(stage.value, {}), {}, []
         elif self._now is not None:
             self._hear(self._now, stage)
 
     def _hear(self, now: Compilation, stage: Stage) -> None:
         if stage.title == "program":
-            now.program = stage.value
-            self.made[id(stage.value.facts)], self._now = now, None
-        elif now.assembled is not None:
-            return  # which is about a subgraph
+            self._complete(now, stage.value)
         elif stage.title == "parameters":
             now.params, self._constants = stage.value, dict(stage.value)
         elif stage.title == "constants" and isinstance(stage.value, Folded):
@@ -125,7 +123,14 @@ class _Watch:
             name, before, after = stage.value
             now.passes.append(PassRun(name, before, after, dict(self._constants)))
         elif stage.title == "assembled":
-            now.assembled = stage.value
+            self._assembled.append((stage.value, len(now.passes)))
+
+    def _complete(self, now: Compilation, program: Program) -> None:
+        """What was assembled before computed constants, and what came after it are subgraphs."""
+        shared = id(program.facts)
+        now.assembled, passes = next(pair for pair in self._assembled if id(pair[0].program.facts) == shared)
+        now.program, now.passes[passes:] = program, []
+        self.made[shared], self._now = now, None
 
 
 # The compiled program

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture(scope="module")
 def gpu():
     """At the end nothing is left on it, and nothing was done that a driver would refuse."""
-    with fake_driver(memory=1 << 32) as fake, interpreted(fake):
+    with fake_driver(memory=1 << 32, devices=2) as fake, interpreted(fake):
         yield fake
         gc.collect()
         devices.forget()

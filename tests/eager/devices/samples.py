@@ -163,8 +163,8 @@ def failures(name: str, first: int, kinds: Any = (torch.float32, torch.int64)) -
     return tried, wrong
 
 
-# What is no function of tensors of one device, or called in another way by the database.
-ELSEWHERE = {"to", "normal", "svd_lowrank", "nextafter"}
+# What is no function of tensors of one device, looks at memory that a copy has not, or is called in another way.
+ELSEWHERE = {"to", "as_strided", "as_strided_scatter", "normal", "svd_lowrank", "nextafter"}
 
 
 def names_to_try() -> list[str]:

@@ -102,7 +102,10 @@ def test_tensors_of_two_devices_do_not_meet():
     assert (there + weft.tensor(2.0)).cpu().tolist() == [3, 3]  # numbers go with all
     assert there[weft.tensor([1, 0])].cpu().tolist() == [1, 1]  # and so do indices
     assert here.copy_(there * 5).tolist() == [5, 5]
-    assert there.copy_(here).cpu().tolist() == [5, 5]
+    here[0] = there[1] + 1
+    assert (here.tolist(), here.is_cpu) == ([2, 5], True)
+    assert there.copy_(here).cpu().tolist() == [2, 5]
+    assert (there.type_as(here).is_cpu, here.type_as(there).type()) == (True, "weft.cuda.FloatTensor")
 
 
 def test_views_and_writes():
@@ -265,13 +268,62 @@ def test_what_has_no_kernel_goes_to_the_host():
         weft.tensor(x).cuda()[weft.tensor([4]).cuda()]
 
 
-def test_compiled_functions_run_as_they_are(gpu):
+def test_compiled_functions_run_as_they_are():
     double = weft.compile(lambda x: x * 2 + 1)
     same(double(weft.ones(3, device="cuda")), torch.full((3,), 3.0))
     assert double(weft.ones(3)).tolist() == [3, 3, 3]
     assert double.explain().plans == 1
     scale = weft.ones(3, device="cuda")
-    same(weft.compile(lambda x: scale * x)(2.0), torch.full((3,), 2.0))
+    with pytest.warns(UserWarning, match="a tensor is on 'cuda:0'"):
+        same(weft.compile(lambda x: scale * x)(2.0), torch.full((3,), 2.0))
+
+
+def test_mixed_precision():
+    """Which functions run in which dtype on GPUs is in PyTorch's documentation of autocast."""
+    x = numbers(8, 16)
+    a = weft.tensor(x).cuda()
+    with weft.autocast("cuda"):
+        dtypes = [(a @ a.t()).dtype, a.exp().dtype, a.sum().dtype, (a + a).dtype, weft.cat([a, a.half()]).dtype]
+        here = weft.ones(2, 2) @ weft.ones(2, 2)
+    assert dtypes == [weft.float16, weft.float32, weft.float32, weft.float32, weft.float32]
+    assert here.dtype == weft.float32
+    torch.manual_seed(0)
+    theirs, ours = torch.nn.Linear(16, 4), nn.Linear(16, 4)
+    ours.load_state_dict({name: weft.tensor(value.numpy()) for name, value in theirs.state_dict().items()})
+    ours.cuda()
+    step, scaler = weft.optim.SGD(ours.parameters(), lr=0.1), weft.amp.GradScaler("cuda")
+    with weft.autocast("cuda", dtype=weft.float16):
+        loss = nn.functional.mse_loss(ours(a), weft.zeros(8, 4, device="cuda"))
+    scaler.scale(loss).backward()
+    scaler.step(step)
+    scaler.update()
+    wanted = torch.nn.functional.mse_loss(theirs(torch.tensor(x)), torch.zeros(8, 4))
+    wanted.backward()
+    torch.optim.SGD(theirs.parameters(), lr=0.1).step()
+    assert loss.dtype == weft.float32
+    assert loss.item() == pytest.approx(wanted.item(), rel=5e-3)
+    np.testing.assert_allclose(ours.weight.detach().cpu().numpy(), theirs.weight.detach().numpy(), atol=1e-3)
+
+
+def test_functions_of_functions():
+    x = numbers(3, 4)
+    found = weft.vmap(weft.func.grad(lambda row: row.sin().sum()))(weft.tensor(x).cuda())
+    same(found, torch.tensor(np.cos(x)))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("RMSprop", {"centered": True}), ("NAdam", {}), ("Adagrad", {}), ("Adamax", {}), ("SGD", {"maximize": True})],
+)
+def test_optimisers(name, options):
+    x, grads = numbers(5), numbers(3, 5)
+    w, t = weft.tensor(x, device="cuda", requires_grad=True), torch.tensor(x, requires_grad=True)
+    for m, p, at in ((weft, w, "cuda"), (torch, t, "cpu")):
+        step = getattr(m.optim, name)([p], lr=0.01, **options)
+        for grad in grads:
+            p.grad = m.tensor(grad, device=at)
+            step.step()
+    same(w, t)
 
 
 def test_memory_is_counted_and_given_back():
@@ -283,6 +335,28 @@ def test_memory_is_counted_and_given_back():
     weft.cuda.synchronize()
     with pytest.raises(MemoryError, match="cannot allocate"):
         weft.empty(1 << 33, dtype=weft.int8, device="cuda")
+
+
+def test_streams_wait_for_each_other():
+    """The driver of the fixture finds memory that two streams use in no order."""
+    x, side = weft.arange(6.0, device="cuda"), weft.cuda.Stream()
+    with weft.cuda.stream(side):
+        y = (x * 2).reshape(2, 3).t()
+        z = y.contiguous()
+    x.add_(1)
+    with weft.cuda.stream(side):
+        z += x[:3].reshape(3, 1)
+    assert (z + y).tolist() == [[1, 13], [6, 18], [11, 23]]
+    del x, y, z
+
+
+def test_two_devices():
+    first, second = (weft.arange(4.0).to(f"cuda:{number}") for number in range(2))
+    assert [str(x.device) for x in (second, second * 2, second.to("cuda:0"))] == ["cuda:1", "cuda:1", "cuda:0"]
+    assert (second[1:] + second[:-1]).tolist() == [1, 3, 5]
+    with pytest.raises(RunError, match="cuda:0 and cuda:1"):
+        first + second
+    assert first.copy_(second * 3).tolist() == [0, 3, 6, 9]
 
 
 def test_devices_that_are_not_there():

@@ -12,10 +12,11 @@ from functools import partial
 from ...base.cpu_target import CpuTarget
 from ...base.errors import Unsupported
 from ...te.expr import Var
-from ...te.loops import Alloc, Barrier, Exchange, For, Kernel
+from ...te.loops import Alloc, Barrier, Exchange, For, Kernel, TileStep
 from ...te.simplify_loops import statements
 from ..builder import Builder, Value
 from ..emit import KernelEmitter, Step
+from .tiles import emit_tile_step
 
 
 def emit_kernel(kernel: Kernel, target: CpuTarget, may_alias: bool = False) -> str:
@@ -100,6 +101,10 @@ class _CpuEmitter(KernelEmitter):
         header = f"define void @{name}(ptr %buffers, ptr %scalars, i64 %begin, i64 %end)"
         call = f"  call void @{name}.body({', '.join(passed)})"
         return "\n".join([f"{header} {attributes} {{", *lines, call, "  ret void", "}"])
+
+    def _tile_step(self, stmt: TileStep, stack: list[Step]) -> None:
+        access = self.e.access(stmt.buffer, stmt.indices) if stmt.buffer is not None else ()
+        emit_tile_step(self.b, stmt, self.e.places[stmt.buffer] if stmt.buffer is not None else None, access)
 
     def _outer_loop(self) -> Step:
         if self.kernel.parallel is None:

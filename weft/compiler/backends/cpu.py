@@ -8,10 +8,14 @@ from ...lower.cpu.dispatch import LOWERING
 from ...lower.cpu.layouts import LAYOUT_RULES
 from ...lower.cpu.weight_only.levels import LEVEL_RULES
 from ...lower.cpu.words.byte_layouts import BYTE_RULES
-from ...lower.cpu.words.pair_layouts import PAIR_RULES
+from ...lower.cpu.words.pair_layouts import PAIR_RULES, pairs_pay
 from ...runtime.cpu.executor import RUNTIME
 from ..backend import Backend, Precision
 
 RULES = {**LAYOUT_RULES, **BYTE_RULES, **PAIR_RULES, **LEVEL_RULES}
-PRECISIONS = {"fp32": Precision(), "bf16": Precision(("UseBfloat16",)), "fp16-weights": Precision(("UseFloat16",))}
+PRECISIONS = {
+    "fp32": Precision(),
+    "bf16": Precision(("UseBfloat16",), further={"RoundImages": pairs_pay}),
+    "fp16-weights": Precision(("UseFloat16",)),
+}
 CPU = Backend[CpuTarget](RUNTIME, LOWERING, CODEGEN, RULES, PRECISIONS)

@@ -21,7 +21,7 @@ from ...runtime.program import Array
 from ..model import CompiledModel, compile, opened
 from ..prepare import folded
 from .ranges import Ends, Histogram, Range
-from .rewrite import Point, Quantised, points_of, products_of, quantised, scale_of, with_biases
+from .rewrite import TAKES_BIAS, Point, Quantised, points_of, products_of, quantised, scale_of, with_biases
 
 METHODS = ("minmax", "percentile", "mse")
 ACTIVATIONS = ("uint8", "int8")
@@ -126,7 +126,7 @@ def quantize(
         raise InvalidValue(f"the model has no node {min(unknown)!r} to keep")
     points = points_of(graph, products)
     batches = _Batches(source, calibration_data, progress)
-    watch = _Watch(graph, constants, points, method, source, threads)
+    watch = _Watch(graph, constants, points, products, method, source, threads)
     for batch in batches:
         watch.add(batch)
     if batches.first is None:
@@ -137,18 +137,19 @@ def quantize(
 
     def trial(first: int) -> _Trial:
         chosen = products[first:]
-        made = quantised(graph, constants, chosen, {p: scales[p.measured] for p in points_of(graph, chosen)})
-        rows = sides.layers(made, chosen)
-        return _Trial(made, rows[: len(chosen)], rows[len(chosen) :])
+        chosen_scales = {p: scales[p.measured] for p in points_of(graph, chosen)}
+        made = quantised(graph, constants, chosen, chosen_scales, watch.means)
+        return _Trial(made, chosen, sides.outputs(made))
 
     best = _fewest_floats(trial, len(products), least_decibels)
-    report = QuantiseReport(method, batches.count, tuple(best.layers), tuple(best.outputs))
+    layers = sides.layers(best.made, best.products)
+    report = QuantiseReport(method, batches.count, tuple(layers), tuple(best.outputs))
     return QuantisedModel(Symbol(best.made.graph.outputs), best.made.params, report)
 
 
 class _Trial(NamedTuple):
     made: Quantised
-    layers: list[LayerAccuracy]
+    products: list[Node]
     outputs: list[LayerAccuracy]
 
     @property
@@ -224,11 +225,12 @@ class _Watch:
         graph: Graph,
         constants: Mapping[str, Array],
         points: Sequence[Point],
+        products: Sequence[Node],
         method: str,
         source: CompiledModel,
         threads: int | None,
     ) -> None:
-        self.method, self.points = method, points
+        self.method, self.points, self.batches = method, points, 0
         kind = Ends if method == "minmax" else Histogram
         self.found = [kind(point.measured.node.name) for point in points]
         watched = [point.measured for point in points]
@@ -237,12 +239,22 @@ class _Watch:
             outputs = [symbol.outputs[0] for symbol in ends]
         else:
             outputs = watched
+        rows = {node.inputs[0]: node for node in products if node.op_name in TAKES_BIAS}
+        self.means: dict[NodeEntry, Array] = {}  # of each channel of what products read
+        self.rows = list(rows)
+        outputs = outputs + [_channel_mean(graph, *pair).outputs[0] for pair in rows.items()]
         self.model = _model(outputs, constants, source, threads) if outputs else None
 
     def add(self, batch: Mapping[str, Any]) -> None:
         if self.model is None:
             return
         values = self.model.run({spec.name: batch[spec.name] for spec in self.model.inputs if spec.name in batch})
+        count = len(values) - len(self.rows)
+        self.batches += 1
+        for entry, mean in zip(self.rows, values[count:]):
+            before = self.means.get(entry, np.zeros(mean.shape))
+            self.means[entry] = before + (mean - before) / self.batches
+        values = values[:count]
         if self.method == "minmax":
             values = [np.concatenate([a.reshape(-1), b.reshape(-1)]) for a, b in zip(values[::2], values[1::2])]
         for found, value in zip(self.found, values):
@@ -254,6 +266,13 @@ class _Watch:
         if self.method == "mse":
             return [found.mse() for found in self.found if isinstance(found, Histogram)]
         return [found.minmax() for found in self.found]
+
+
+def _channel_mean(graph: Graph, entry: NodeEntry, node: Node) -> Symbol:
+    """Of what a product reads, over all but its channels."""
+    rank = len(graph.fact(entry).shape or ())
+    made: Symbol = Op.get("mean")(Symbol([entry]), axis=1 if node.op_name == "conv2d" else rank - 1, exclude=True)
+    return made
 
 
 def _model(
@@ -270,7 +289,8 @@ def _model(
 
 
 class _Sides:
-    """The model in floats and in bytes, layer by layer on one batch."""
+    """The model in floats and in bytes, on one batch. Values of layers meet inside of one program, of which four
+    numbers for each leave it: memory is that of two runs, however many layers there are."""
 
     def __init__(
         self,
@@ -282,18 +302,27 @@ class _Sides:
     ) -> None:
         self.graph, self.constants, self.batch = graph, constants, batch
         self.source, self.threads = source, threads
-        self.floats: dict[str, Array] = {}
+        self.floats: list[Array] = []
+
+    def outputs(self, made: Quantised) -> list[LayerAccuracy]:
+        """What each output loses."""
+        self.floats = self.floats or self._values(self.graph.outputs, self.constants)
+        pairs = zip(self.source.outputs, self.floats, self._values(made.graph.outputs, made.params))
+        return [_accuracy(name, "output", *map(float, _sums(a, b))) for name, a, b in pairs]
 
     def layers(self, made: Quantised, products: Sequence[Node]) -> list[LayerAccuracy]:
-        """What each product and then each output loses."""
+        """What each product loses."""
         names = {node.name: node for node in made.graph.indexed.nodes}
-        levels = [NodeEntry(names[node.name]) for node in products] + list(made.graph.outputs)
-        labels = [(node.name, node.op_name) for node in products] + [(name, "output") for name in self.source.outputs]
-        if not self.floats:
-            entries = [NodeEntry(node) for node in products] + list(self.graph.outputs)
-            self.floats = dict(zip((label for label, _ in labels), self._values(entries, self.constants)))
-        found = self._values(levels, made.params)
-        return [LayerAccuracy(*label, *_differs(self.floats[label[0]], value)) for label, value in zip(labels, found)]
+        sums: list[NodeEntry] = []
+        for node in products:
+            floats, levels = Symbol([NodeEntry(node)]), Symbol([NodeEntry(names[node.name])])
+            sums += [made.outputs[0] for made in _symbolic_sums(floats, levels)]
+        found = self._values(sums, {**self.constants, **made.params}) if sums else []
+        rows = [found[4 * number : 4 * number + 4] for number in range(len(products))]
+        return [
+            _accuracy(node.name, node.op_name, *(float(value.reshape(())) for value in row))
+            for node, row in zip(products, rows)
+        ]
 
     def _values(self, entries: Sequence[NodeEntry], params: Mapping[str, Array]) -> list[Array]:
         model = _model(entries, params, self.source, self.threads)
@@ -301,10 +330,19 @@ class _Sides:
         return values
 
 
-def _differs(wanted: Array, found: Array) -> tuple[float, float]:
-    """Signal to noise in dB, and the largest difference as a part of the largest magnitude."""
-    signal, noise = (np.square(x, dtype=np.float64).sum() for x in (wanted, wanted.astype("d") - found.astype("d")))
-    largest = float(np.abs(wanted.astype("d") - found.astype("d")).max(initial=0))
-    scale = float(np.abs(wanted.astype("d")).max(initial=0))
+def _sums(wanted: Array, found: Array) -> tuple[Any, ...]:
+    """Signal, noise, the largest magnitude and the largest difference."""
+    wide, apart = wanted.astype(np.float64), wanted.astype(np.float64) - found
+    return np.square(wide).sum(), np.square(apart).sum(), np.abs(wide).max(initial=0), np.abs(apart).max(initial=0)
+
+
+def _symbolic_sums(wanted: Symbol, found: Symbol) -> list[Symbol]:
+    """The same of values of a program."""
+    apart = Op.get("broadcast_sub")(wanted, found)
+    squares = [Op.get("sum")(Op.get("broadcast_mul")(x, x)) for x in (wanted, apart)]
+    return squares + [Op.get("max")(Op.get("abs")(x)) for x in (wanted, apart)]
+
+
+def _accuracy(name: str, operator: str, signal: float, noise: float, scale: float, largest: float) -> LayerAccuracy:
     decibels = float("inf") if noise == 0 else 10 * float(np.log10(signal / noise)) if signal else float("-inf")
-    return decibels, largest / scale if scale else largest
+    return LayerAccuracy(name, operator, decibels, largest / scale if scale else largest)

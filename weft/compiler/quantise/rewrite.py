@@ -22,6 +22,7 @@ from .ranges import LEVELS, Range
 FURTHEST = 127  # from zero, of a level of a weight
 LARGEST_BIAS = 2**30
 WEIGHT_AXIS = {"conv2d": 0, "dense": 0, "matmul": 1}  # along which columns have scales of their own
+TAKES_BIAS = ("conv2d", "dense")
 # Operators that give some of their elements as they are: levels before them are levels behind.
 HANDS_ON = frozenset({"max_pool2d", "reshape", "flatten", "squeeze", "expand_dims", "transpose", "concatenate"})
 
@@ -107,9 +108,14 @@ class Quantised(NamedTuple):
 
 class _Rewriting:
     def __init__(
-        self, graph: Graph, params: Mapping[str, Array], products: Collection[Node], scales: Mapping[Point, Scale]
+        self,
+        graph: Graph,
+        params: Mapping[str, Array],
+        products: Collection[Node],
+        scales: Mapping[Point, Scale],
+        means: Mapping[NodeEntry, Array],
     ) -> None:
-        self.graph, self.products = graph, set(products)
+        self.graph, self.products, self.means = graph, set(products), means
         self.params = dict(params)
         self.places = {place: (point, scale) for point, scale in scales.items() for place in point.places}
         self.measured = {point.measured: scale for point, scale in scales.items()}
@@ -151,15 +157,22 @@ class _Rewriting:
         spread = scale.reshape([-1 if other == axis else 1 for other in range(weight.ndim)])
         levels = np.rint(weight / spread).clip(-FURTHEST, FURTHEST).astype(np.int8)
         made = [inputs[0], self._dequantized(walker, f"{node.name}_weight", levels, scale, axis)]
-        for bias in inputs[2:]:
-            steps = scale.astype(np.float64) * float(self.measured[node.inputs[0]].scale)
-            whole = np.rint(self.params[bias.node.name] / steps)
-            if np.abs(whole).max(initial=0) < LARGEST_BIAS:
-                whole = whole.astype(np.int32)
-                made.append(self._dequantized(walker, f"{node.name}_bias", whole, steps.astype(np.float32), 0))
-            else:
-                made.append(bias)
-        return walker.make(node.op_name, made, node.attrs, node.name)
+        attrs = node.attrs
+        if node.op_name in TAKES_BIAS:
+            shift = _shift(node, levels * spread - weight.astype(np.float64), self.means[node.inputs[0]])
+            given = sum(self.params[bias.node.name].astype(np.float64) for bias in inputs[2:])
+            made.append(self._bias(walker, node, given - shift, scale))
+            attrs = {**attrs, "use_bias": "True"}
+        return walker.make(node.op_name, made, attrs, node.name)
+
+    def _bias(self, walker: Walker, node: Node, bias: Array, scale: Array) -> NodeEntry:
+        """In whole steps of the product's sums, as far as those reach."""
+        name = f"{node.name}_bias"
+        steps = scale.astype(np.float64) * float(self.measured[node.inputs[0]].scale)
+        whole = np.rint(bias / steps)
+        if np.abs(whole).max(initial=0) >= LARGEST_BIAS:
+            return self._constant(walker, f"{name}_corrected", bias.astype(np.float32))
+        return self._dequantized(walker, name, whole.astype(np.int32), steps.astype(np.float32), 0)
 
     def _dequantized(self, walker: Walker, name: str, levels: Array, scale: Array, axis: int) -> NodeEntry:
         inputs = [self._constant(walker, f"{name}_levels", levels), self._constant(walker, f"{name}_scale", scale)]
@@ -175,11 +188,25 @@ class _Rewriting:
         return walker.variable(name, Fact(self.params[name].shape, self.params[name].dtype))
 
 
+def _shift(node: Node, wrong: Array, mean: Array) -> Array:
+    """By how much sums of a product are off in the mean, for each column: weights are `wrong` by so much, and data has
+    a mean for each channel. What lies in the padding counts as data."""
+    if node.op_name == "dense":
+        return wrong @ mean
+    taps = wrong.sum((2, 3))
+    return taps @ mean if node.params.groups == 1 else taps[:, 0] * mean
+
+
 def quantised(
-    graph: Graph, params: Mapping[str, Array], products: Collection[Node], scales: Mapping[Point, Scale]
+    graph: Graph,
+    params: Mapping[str, Array],
+    products: Collection[Node],
+    scales: Mapping[Point, Scale],
+    means: Mapping[NodeEntry, Array],
 ) -> Quantised:
-    """The graph in which these products read levels at points of these scales."""
-    rewriting = _Rewriting(graph, params, products, scales)
+    """The graph in which these products read levels at points of these scales. `means`, for each channel of what they
+    read, correct what rounded weights change in the mean."""
+    rewriting = _Rewriting(graph, params, products, scales, means)
     made = rewrite(graph, rewriting.rule)
     used = {made.indexed.nodes[number].name for number in made.indexed.variables}
     return Quantised(made, {name: value for name, value in rewriting.params.items() if name in used})

@@ -3,7 +3,7 @@ which stands where recordings do: operators run on the device, and what numpy co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,13 @@ from ..tensor.memory import Array, array_of, start_of
 from ..tensor.tensor import Tensor, tensor_of, wrap
 from .copies import copy_elements
 from .memory import OnDevice, empty_on, laid_out, uploaded
-from .programs import Call, operator_call, plan_call
+from .programs import Call, known_call, operator_call, plan_call
 from .scalars import constant_on, filled
 from .told import tell_host
 
-# Functions that take tensors of several devices, and those whose results are on the device that they say.
+# Functions that take tensors of several devices: results are where the first is, or on the device that is asked for.
 MIXING = frozenset("copy_ to type_as cpu cuda weft.getitem weft.setitem_ __getitem__".split())
-LEAVING = frozenset("to cpu cuda ToCopyBackward0".split())
+LEAVING = frozenset("to type_as cpu cuda ToCopyBackward0".split())
 
 
 class Calls:
@@ -40,17 +40,24 @@ class Calls:
 
     def add(self, op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Applies an operator, as dispatch does."""
-        index, kernel = index_of([tensor._array for tensor in inputs]), kernel_of(op)
+        memories = [tensor._array for tensor in inputs]
+        index, kernel = index_of(memories), kernel_of(op)
         if index is None:
             return computed(kernel, params, inputs)
-        if any([tensor._array.dtype.kind == "c" for tensor in inputs]):
+        context = platform().context(index)
+        try:
+            call = known_call((op, params), memories, context)
+        except TypeError:  # attributes without a hash
             return self._hosted(kernel, params, inputs, index)
-        facts = _inferred(op, params, inputs)
-        if all([0 in (fact.shape or ()) for fact in facts]):
-            return [wrap(empty_on(index, fact.shape, fact.dtype)) for fact in facts]  # type: ignore[arg-type]
-        memories = [on_device(index, tensor._array) for tensor in inputs]
-        call = operator_call(op, params, memories, platform().context(index))
-        given = _readable(memories, call)
+        if call is None:
+            if any([memory.dtype.kind == "c" for memory in memories]):
+                return self._hosted(kernel, params, inputs, index)
+            facts = _inferred(op, params, inputs)
+            if all([0 in (fact.shape or ()) for fact in facts]):
+                return [wrap(empty_on(index, fact.shape, fact.dtype)) for fact in facts]  # type: ignore[arg-type]
+        placed = [on_device(index, memory) for memory in memories]
+        call = call or operator_call(op, params, placed, context)
+        given = _readable(placed, call)
         made = call.run(given)
         if kernel.mutates:
             _write_back([(inputs[place], given[place]) for place in op.mutates_of(params)])
@@ -164,20 +171,37 @@ def around(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
     """The layer around calls of functions: one with tensors of a device runs there, and so are its results."""
     if modes.trace is not None:
         return rest(args, kwargs)
-    tensors = list(tensors_in((args, tuple(kwargs.values()))))
-    index = index_of([tensor._array for tensor in tensors])
+    tensors = tensors_in(args)
+    if kwargs:
+        tensors += tensors_in(tuple(kwargs.values()))
+    index, is_alike = _where(tensors)
     if index is None:
         return rest(args, kwargs)
-    if name not in MIXING and not name.endswith("Backward0"):
+    if not is_alike and name not in MIXING and not name.endswith("Backward0"):
         check_alike(name, tensors)
     modes.trace = CALLS
     try:
         made = rest(args, kwargs)
-        if name not in LEAVING and not _asks_for_host(kwargs):
+        stays = name in LEAVING or (name in MIXING and tensors[0].is_cpu)
+        if not stays and not (kwargs and _asks_for_host(kwargs)):
             bring(made, index)
         return made
     finally:
         modes.trace = None
+
+
+def _where(tensors: Sequence[Tensor]) -> tuple[int | None, bool]:
+    """The device that some tensors are on, if one is, and whether all are there."""
+    found, is_alike = None, True
+    for tensor in tensors:
+        memory: Any = tensor._array
+        if type(memory) is not OnDevice:
+            is_alike = False
+        elif found is None:
+            found = memory.index
+        elif memory.index != found:
+            is_alike = False
+    return found, is_alike
 
 
 def _asks_for_host(kwargs: Kwargs) -> bool:
@@ -187,18 +211,20 @@ def _asks_for_host(kwargs: Kwargs) -> bool:
 
 def bring(made: Any, index: int) -> None:
     """Has results that the host computed on the device of the others."""
-    for tensor in tensors_in(made):
+    for tensor in tensors_in((made,)):
         if type(tensor._array) is np.ndarray:
             tensor._array = uploaded(index, tensor._array)
 
 
-def tensors_in(value: Any, depth: int = 4) -> Iterator[Tensor]:
-    """Tensors among arguments and in lists of them."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)) and depth:
-        for part in value:
-            yield from tensors_in(part, depth - 1)
+def tensors_in(values: Sequence[Any], depth: int = 4) -> list[Tensor]:
+    """Tensors among values and in lists of them."""
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, (tuple, list)) and depth:
+            found += tensors_in(value, depth - 1)
+    return found
 
 
 def index_of(memories: Sequence[Any]) -> int | None:

@@ -3,6 +3,7 @@ extents and strides are arguments."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,8 @@ from ...base.addresses import address_of
 from ...base.plan import BufferRef, KernelStep, Launch
 from ...runtime.cuda.context import Context
 from ...runtime.cuda.graph import PreparedKernel
-from ...runtime.cuda.stream import current_stream
+from ...runtime.cuda.memory import Borrowed
+from ...runtime.cuda.stream import Event, Stream, current_stream
 from ..tensor.memory import Array
 from ..tensor.storage import byte_bounds
 from . import kernels
@@ -72,8 +74,30 @@ def copy_elements(target: Any, source: Any) -> None:
             context.driver.call("cuMemcpyDtoDAsync_v2", target.address, source.address, target.nbytes, stream.handle)
         else:
             _prepared(context, walk, target.layout, source.layout).launch(stream)
-    target.owner.used_on(stream)
-    source.owner.used_on(stream)
+    used((target, source), stream)
+
+
+_held: deque[tuple[Event, list[Borrowed]]] = deque()  # memory of other libraries, until what uses it has ended
+
+
+def used(memories: Sequence[Any], stream: Stream) -> None:
+    """Takes notice that a stream was given something that uses memory."""
+    borrowed: list[Borrowed] = []
+    for memory in memories:
+        memory.owner.used_on(stream)
+        if isinstance(memory.owner, Borrowed):
+            borrowed.append(memory.owner)
+    if borrowed:
+        while _held and _held[0][0].query():
+            _held.popleft()
+        _held.append((stream.record_event(), borrowed))
+
+
+def forget() -> None:
+    """Waits for what uses memory of other libraries, and lets that go."""
+    while _held:
+        _held[0][0].synchronize()
+        _held.popleft()
 
 
 def _overlap(target: Array, source: Array) -> bool:

@@ -13,7 +13,7 @@ from ..autograd.node import Grad, Node
 from ..functions.around import ALWAYS, LAYERS
 from ..tensor.device import CPU, device
 from ..tensor.tensor import Tensor, wrap
-from . import kernels, programs, scalars
+from . import copies, kernels, programs, scalars
 from .calls import CALLS, around, host_of
 from .calls import applied as applied
 from .memory import OnDevice, over, uploaded
@@ -83,5 +83,5 @@ def shared(value: Any) -> Tensor:
 
 def forget() -> None:
     """Lets programs and numbers go that are kept for the next calls."""
-    for module in (programs, kernels, scalars):
+    for module in (programs, kernels, scalars, copies):
         module.forget()

@@ -19,6 +19,7 @@ from ...compiler.prepare import typed_graph
 from ...core.graph import Graph
 from ...core.ir import Fact, Node, NodeEntry
 from ...core.op import Op, subscribe
+from ...core.pattern import OpPattern
 from ...core.plan import Plan, Step
 from ...core.symbol import Symbol
 from ...runtime.cuda.context import Context
@@ -26,7 +27,9 @@ from ...runtime.cuda.executor import CudaExecutor
 from ...runtime.cuda.graph import PreparedKernel, runs
 from ...runtime.cuda.memory import Pooled
 from ...runtime.cuda.stream import current_stream
+from ...runtime.cuda.workspace import Loaded
 from ...runtime.program import Program
+from .copies import used
 from .memory import OnDevice, laid_out, over
 from .told import tell_host
 
@@ -75,8 +78,7 @@ class Call:
                 self._place(memories, made, scratch)
                 for kernel in self._kernels or ():
                     kernel.launch(stream)
-        for memory in memories:
-            memory.owner.used_on(stream)
+        used(memories, stream)
         return [OnDevice(laid_out(m.address, shape, dtype), m) for m, (shape, dtype, _) in zip(made, self.outputs)]
 
     def _place(self, memories: Sequence[OnDevice], made: Sequence[Pooled], scratch: Pooled | None) -> None:
@@ -120,35 +122,33 @@ def forget() -> None:
 subscribe(lambda op, name: forget())  # a rule of an operator may be another one
 
 
+def known_call(what: Hashable, memories: Sequence[Any], context: Context) -> Call | None:
+    """What runs an operator with its attributes, or a plan, on inputs of these shapes and dtypes, if that is there."""
+    return _calls.get((what, tuple([(memory.shape, memory.dtype) for memory in memories]), context))
+
+
 def operator_call(op: Op, params: Any, memories: Sequence[OnDevice], context: Context) -> Call:
     """What runs an operator on inputs of these shapes and dtypes."""
-
-    def plan() -> Plan:
-        step = Step(op, params, tuple(range(len(memories))), op.outputs_of(params))
-        return Plan((step,), tuple(range(len(memories), len(memories) + step.outputs)))
-
-    return _found((op, params), plan, memories, context)
+    step = Step(op, params, tuple(range(len(memories))), op.outputs_of(params))
+    plan = Plan((step,), tuple(range(len(memories), len(memories) + step.outputs)))
+    return _new((op, params), plan, memories, context)
 
 
 def plan_call(plan: Plan, memories: Sequence[OnDevice], context: Context) -> Call:
     """The same for the steps of a plan, whose leaves are the inputs."""
-    return _found(plan, lambda: plan, memories, context)
+    return known_call(plan, memories, context) or _new(plan, plan, memories, context)
 
 
-def _found(what: Hashable, plan: Callable[[], Plan], memories: Sequence[OnDevice], context: Context) -> Call:
+def _new(what: Hashable, plan: Plan, memories: Sequence[OnDevice], context: Context) -> Call:
     facts = tuple([(memory.shape, memory.dtype) for memory in memories])
-    key = (what, facts, context)
-    found = _calls.get(key)
-    if found is None:
-        with _making:
-            found = _calls.find(key, lambda: _made(what, plan(), facts, context))
-    return found
+    with _making:
+        return _calls.find((what, facts, context), lambda: _made(what, plan, facts, context))
 
 
 def _made(what: Hashable, plan: Plan, facts: Any, context: Context) -> Call:
     shapes = {f"in{number}": shape for number, (shape, _) in enumerate(facts)}
     executor = None
-    if not any([Op.mutates.contains(step.op) for step in plan.steps]):
+    if all([_may_be_open(step.op) for step in plan.steps]):
         names = named(facts)
         key: Hashable = (what, tuple(names.items()), tuple(dtype for _, dtype in facts), context)
         form = _forms.find(key, lambda: _programs(plan, facts, names))
@@ -158,6 +158,11 @@ def _made(what: Hashable, plan: Plan, facts: Any, context: Context) -> Call:
         executor = _loaded(lambda: alone.program_alone(shapes, lambda done, total: None), context)
     assert isinstance(executor, CudaExecutor)
     return Call(executor)
+
+
+def _may_be_open(op: Op) -> bool:
+    """Whether code for any sizes is as good as code for these: reductions and products are cut by their extents."""
+    return not Op.mutates.contains(op) and op.pattern <= OpPattern.INJECTIVE
 
 
 def named(facts: Sequence[Any]) -> Names:
@@ -191,5 +196,5 @@ def _programs(plan: Plan, facts: Any, shapes: Any) -> OpenPrograms:
 
 
 def _loaded(make: Callable[[], Program], context: Context) -> CudaExecutor:
-    with context:
-        return CudaExecutor(make())
+    program = make()
+    return CudaExecutor(program, None, Loaded.of(program, context))

@@ -37,6 +37,8 @@ def around_calls(layer: Layer) -> Iterator[None]:
 
 def through(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
     """A call through every layer, each once."""
+    if len(LAYERS) == 1:
+        return LAYERS[0](name, rest, args, kwargs)
     for layer in dict.fromkeys(LAYERS):
         rest = partial(layer, name, rest)
     return rest(args, kwargs)

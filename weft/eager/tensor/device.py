@@ -100,6 +100,14 @@ def located(where: Any = None) -> device:
     return CPU
 
 
+def is_there(where: Any) -> bool:
+    """Whether tensors can be on a device."""
+    try:
+        return located(where) is not None
+    except NoDevice:
+        return False
+
+
 def _parse(value: object) -> tuple[str, int | None]:
     if isinstance(value, device):
         return value.type, value.index

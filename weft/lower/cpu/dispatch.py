@@ -13,8 +13,7 @@ from .scan import SCANS, scan_kernels
 from .stage import stage_kernel
 from .weight_only.levels import level_product_kernels
 from .winograd import winograd_kernels
-from .words.byte_product import byte_product_kernels, byte_unit
-from .words.pair_product import pair_product_kernels, pair_unit
+from .words.units import word_product_kernels, word_unit
 
 ROW_WISE = "softmax log_softmax layer_norm rms_norm instance_norm group_norm l2_normalize"
 
@@ -24,11 +23,12 @@ LOWERING = Lowering[CpuTarget](
         **dict.fromkeys(ROW_WISE.split(), Template(row_kernels, takes_open_sizes=True)),
         "_winograd_conv2d": Template(winograd_kernels, takes_strides=True, takes_open_sizes=True),
         "_packed_matmul": Template(product_kernels, takes_open_sizes=True, unit=product_unit),
-        "_pair_matmul": Template(pair_product_kernels, takes_open_sizes=True, unit=pair_unit),
+        "_pair_matmul": Template(word_product_kernels, takes_open_sizes=True, unit=word_unit),
         "batch_matmul": Template(batched_kernels, takes_strides=True, takes_open_sizes=True),
         "matmul": Template(batched_kernels, takes_strides=True, takes_open_sizes=True),
-        "_byte_matmul": Template(byte_product_kernels, unit=byte_unit),
-        "_byte_conv2d": Template(byte_product_kernels, unit=byte_unit),
+        "_pair_conv2d": Template(word_product_kernels, unit=word_unit),
+        "_byte_matmul": Template(word_product_kernels, unit=word_unit),
+        "_byte_conv2d": Template(word_product_kernels, unit=word_unit),
         "_level_matmul": Template(level_product_kernels),
         "_strided_attention": Template(attention_kernels, takes_open_sizes=True),
         "conv2d": Template(plain_conv_kernels, takes_strides=True, takes_open_sizes=True),

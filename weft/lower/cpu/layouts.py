@@ -162,11 +162,21 @@ WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its roun
 
 def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str], target: CpuTarget) -> int | None:
     """Outputs of a Winograd tile in each direction; None where direct convolution is as fast."""
-    lanes, core = target.lanes(FLOAT32), target.facts
+    lanes = target.lanes(FLOAT32)
     whole = layouts["layout"] == layouts["out_layout"] == f"NCHW{lanes}c"
     simple = params.kernel_size == (3, 3) and set(params.strides + params.dilation) == {1}
     if not (whole and simple and params.groups == 1):
         return None
+    times = convolution_times(params, shape, target)
+    best = min(times, key=lambda m: times[m])
+    forms = lambda: {_form(m): 1e6 * seconds for m, seconds in times.items()}
+    decided("form of the convolution", winograd_tile, _form(best), forms)
+    return best
+
+
+def convolution_times(params: Any, shape: Sequence[Any], target: CpuTarget) -> dict[int | None, float]:
+    """Seconds that a convolution by 3x3 filters takes one core: directly, and by tiles of Winograd's."""
+    core = target.facts
     images, inputs, height, width = shape
     n = images if isinstance(images, int) else OPEN_IMAGES
     top, left, bottom, right = four_pads(params.padding)
@@ -179,10 +189,7 @@ def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str],
         moved = points * tiles * (inputs + params.channels) * 8
         speed = core.near_rate if moved < core.caches[2] // CACHED_TILES else core.far_rate
         times[m] = 2 * points * tiles * weights / core.flops + points * weights * 4 / core.far_rate + moved / speed
-    best = min(times, key=lambda m: times[m])
-    forms = lambda: {_form(m): 1e6 * seconds for m, seconds in times.items()}
-    decided("form of the convolution", winograd_tile, _form(best), forms)
-    return best
+    return times
 
 
 def _form(tile: int | None) -> str:

@@ -25,5 +25,5 @@ from . import (
     rnn,
     strided_attention,
     winograd,
-    word_panels,
+    words,
 )

@@ -10,9 +10,19 @@ import numpy as np
 from ... import te
 from ...base.dtype import BFLOAT16, FLOAT16, FLOAT32, DType, dtype_name
 from ...base.errors import DTypeError, ShapeError
-from ...base.shape import show, unify, unify_dim
+from ...base.shape import unify
 from ...core.schema import INT, attr, schema
-from .._families import OUT_FUSABLE, Array, Dtypes, Inferred, Shapes, define, ranked
+from .._families import OUT_FUSABLE, Array, Dtypes, Inferred, Shapes, define
+from .words import (
+    WindowAttrs,
+    check_panels,
+    columns_of,
+    number_of_window,
+    whole_words,
+    window_rows,
+    word_conv_layout,
+    word_conv_shape,
+)
 
 PAIR = 2  # numbers that are multiplied and summed together
 
@@ -86,16 +96,7 @@ def _pair_shape(params: NarrowAttrs, ins: Shapes, outs: Shapes) -> Inferred:
         return list(ins), [None]
     if not data:
         raise ShapeError("a product needs at least one dimension")
-    count, steps, lanes, pair = ranked(panels, 4, "the panels")
-    unify_dim(pair, PAIR)
-    if isinstance(data[-1], int):
-        if data[-1] % PAIR:
-            raise ShapeError(f"{data[-1]} numbers to multiply are no whole pairs")
-        unify_dim(data[-1] // PAIR, steps)
-    if lanes == 0:
-        raise ShapeError(f"panels of shape {show(panels)} have no columns")
-    if isinstance(lanes, int):
-        unify_dim(count, -(-params.units // lanes))
+    check_panels(params.units, panels, whole_words(data[-1], PAIR), PAIR)
     return list(ins), [(*data[:-1], params.units)]
 
 
@@ -106,21 +107,25 @@ def _pair_dtype(params: NarrowAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
 
 
 def _pair_reference(params: NarrowAttrs, x: Array, panels: Array) -> Array:
-    count, steps, lanes, _ = panels.shape
-    matrix = panels.transpose(1, 3, 0, 2).reshape(steps * PAIR, count * lanes)
-    return _product(x, matrix[:, : params.units])
+    return _product(x, columns_of(panels, params.units))
 
 
-def _pair_compute(params: NarrowAttrs, x: te.Tensor, panels: te.Tensor) -> te.Tensor:
+def _te_sum(shape: Any, panels: te.Tensor, number_at: Any) -> te.Tensor:
+    """The result from `number_at(index, step, number)`, what a sum reads of the data."""
     lanes = panels.shape[2]
     step, number = te.reduce_axis(panels.shape[1], "step"), te.reduce_axis(PAIR, "number")
 
     def element(*index: te.Expr) -> te.Expr:
-        row: Any = x[(*index[:-1], step.var * PAIR + number.var)]
         weight = panels[index[-1] // lanes, step.var, index[-1] % lanes, number.var]
+        row = number_at(index, step.var, number.var)
         return te.sum(te.cast(row, FLOAT32) * te.cast(weight, FLOAT32), [step, number])
 
-    return te.compute((*x.shape[:-1], params.units), element, name="pair_product")
+    return te.compute(shape, element, name="pair_product")
+
+
+def _pair_compute(params: NarrowAttrs, x: te.Tensor, panels: te.Tensor) -> te.Tensor:
+    row = lambda index, step, number: x[(*index[:-1], step * PAIR + number)]
+    return _te_sum((*x.shape[:-1], params.units), panels, row)
 
 
 pair_matmul = define(
@@ -134,4 +139,34 @@ pair_matmul = define(
     dtype=_pair_dtype,
     reference=_pair_reference,
     compute=_pair_compute,
+)
+
+
+def _conv_shape(params: WindowAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    if ins[0] is None or ins[1] is None:
+        return list(ins), [None]
+    return list(ins), [word_conv_shape(params, ins[0], ins[1], PAIR)]
+
+
+def _conv_reference(params: WindowAttrs, x: Array, panels: Array) -> Array:
+    return _product(window_rows(params, x), columns_of(panels, params.units))
+
+
+def _conv_compute(params: WindowAttrs, x: te.Tensor, panels: te.Tensor) -> te.Tensor:
+    shape = word_conv_shape(params, x.shape, panels.shape, PAIR)
+    return _te_sum(shape, panels, number_of_window(params, x, PAIR))
+
+
+pair_conv2d = define(
+    "_pair_conv2d",
+    "Convolution of an image (n, h, w, c) of bfloat16, two channels at a time, in float32.",
+    inputs={"data": "(n, h, w, c), of whole pairs", "weight": "panels from _word_panels"},
+    named=False,
+    attrs=WindowAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_conv_shape,
+    dtype=_pair_dtype,
+    layout=word_conv_layout,
+    reference=_conv_reference,
+    compute=_conv_compute,
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ..check import check_model
+from ..progress import Stages
 from .options import FOUND, examples, given_shapes, json_option, model_argument, params_option, shape_option, show
 
 
@@ -23,7 +24,9 @@ def command(model: Path, shapes: tuple[str, ...], params: Path | None, as_json: 
     become native code, which run in Python between kernels, and how much memory a run takes. Nothing is compiled. The
     exit status is 1 if something is missing.
     """
-    found = check_model(model, shape=given_shapes(shapes), params=params)
+    with Stages() as stages:
+        stages.begin("check")
+        found = check_model(model, shape=given_shapes(shapes), params=params)
     show(found, as_json)
     if not found.ok:
         sys.exit(FOUND)

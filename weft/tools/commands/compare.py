@@ -57,10 +57,11 @@ def command(
 ) -> None:
     """Where the values of A differ from a reference, layer by layer, or from those of a second model B.
 
-    The program that weft.compile gives is walked by its own kernels: with --shape, the one for those sizes. fp64 is each operator's reference in double precision, reference
-    the same in the model's types, fp32 the same model compiled in float32 (what --precision costs), ort ONNX Runtime
-    with its optimisations off. Each layer tells the largest difference, the same as a part of the largest magnitude, in
-    steps of the float format, and the angle; own is what its kernel alone adds. The exit status is 1 if something differs beyond the tolerance.
+    The program that weft.compile gives is walked by its own kernels: with --shape, the one for those sizes. fp64 is
+    each operator's reference in double precision, reference the same in the model's types, fp32 the same model
+    compiled in float32 (what --precision costs), ort ONNX Runtime with its optimisations off. Each layer tells the
+    largest difference, the same as a part of the largest magnitude, in steps of the float format, and the angle;
+    own is what its kernel alone adds. The exit status is 1 if something differs beyond the tolerance.
     """
     with Stages() as stages:
         found = compare_model(

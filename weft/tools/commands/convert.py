@@ -12,7 +12,11 @@ from .options import examples, given_shapes, json_option, model_argument, params
 
 
 @click.command(
-    epilog=examples("weft convert net-symbol.json net.onnx", "weft convert net.json net.onnx --params net.params")
+    epilog=examples(
+        "weft convert net-symbol.json net.onnx",
+        "weft convert net.json net.onnx --params net.params",
+        "weft convert net.onnx net.weft",
+    )
 )
 @model_argument
 @click.argument("out", type=click.Path(path_type=Path))
@@ -21,7 +25,7 @@ from .options import examples, given_shapes, json_option, model_argument, params
 @click.option("--opset", type=click.IntRange(17, 23), default=17, show_default=True)
 @json_option
 def command(model: Path, out: Path, params: Path | None, shapes: tuple[str, ...], opset: int, as_json: bool) -> None:
-    """Write MODEL as the ONNX file OUT.
+    """Write MODEL as the ONNX file OUT, or as a compiled program if OUT ends in .weft.
 
     MODEL is any file that `weft run` takes, or a graph of weft's own as JSON, with its --params.
     The new file is checked by ONNX and compared with MODEL on random inputs, by ONNX Runtime if

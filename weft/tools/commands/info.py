@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ..info import machine_info, model_info
+from ..progress import Stages
 from .options import examples, given_shapes, json_option, params_option, shape_option, show
 
 
@@ -23,4 +24,7 @@ def command(model: Path | None, shapes: tuple[str, ...], params: Path | None, as
     FLOP are counted in the definitions of operators: a product and a sum are two. Without MODEL: versions and this
     machine.
     """
-    show(machine_info() if model is None else model_info(model, shape=given_shapes(shapes), params=params), as_json)
+    with Stages() as stages:
+        stages.begin("read")
+        found = machine_info() if model is None else model_info(model, shape=given_shapes(shapes), params=params)
+    show(found, as_json)

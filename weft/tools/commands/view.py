@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ...base.errors import NotFound
 from ..model_files import kind_of, read_model
+from ..progress import Stages
 from ..viewer.view import view
 from .options import examples, given_shapes, json_option, level_option, params_option, shape_option, threads_option
 
@@ -48,10 +50,14 @@ def command(
         for path in models
     ]
     titles = [path.stem for path in models]
-    made = view(*read, titles=titles, shape=shape, threads=threads, opt_level=opt_level, measure=profile)
     page = out if out is not None else Path(f"{'-'.join(titles)}.html")
-    made.save(page)
-    written = {str(path): path.stat().st_size for path in (page, *([] if svg is None else made.save_svg(svg)))}
+    how: dict[str, Any] = {"threads": threads, "opt_level": opt_level, "measure": profile}
+    with Stages() as stages:
+        stages.begin("compile")
+        made = view(*read, titles=titles, shape=shape, progress=stages.progress, **how)
+        stages.begin("write")
+        made.save(page)
+        written = {str(path): path.stat().st_size for path in (page, *([] if svg is None else made.save_svg(svg)))}
     if as_json:
         click.echo(json.dumps({"written": written}, indent=1))
         return

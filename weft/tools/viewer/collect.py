@@ -50,6 +50,7 @@ def collect(
     threads: int | None = None,
     opt_level: int = 3,
     measure: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[ProgramView]:
     """The programs of a model; `measure` runs it on random inputs. Extents that are open are taken as likely ones."""
     if isinstance(model, (str, os.PathLike)) and is_program(Path(model)):
@@ -60,10 +61,10 @@ def collect(
     options: dict[str, Any] = {"params": params, "target": watch.target, "threads": threads, "opt_level": opt_level}
     forget_groups()  # what was compiled before would not be lowered again
     with config.override(cache=False), watched(watch.look, details=True):
-        compiled = compile(model, shape=shape, **options)
+        compiled = compile(model, shape=shape, progress=progress, **options)
         likely = likely_shapes(compiled.inputs)
         if likely:
-            compiled = compile(model, shape={**(shape or {}), **likely}, **options)
+            compiled = compile(model, shape={**(shape or {}), **likely}, progress=progress, **options)
         assert isinstance(compiled, CompiledModel)
         if compiled.parts > 1 or not watch.programs:
             compiled.run(random_inputs(compiled))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ def view(
     threads: int | None = None,
     opt_level: int = 3,
     measure: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> View:
     """Compiles models as `weft.compile` does, and keeps every graph on the way and all code, to be looked at. Of
     several models the page shows what differs. With `measure`, they run on random inputs and times are shown.
@@ -84,6 +85,7 @@ def view(
             threads=threads,
             opt_level=opt_level,
             measure=measure,
+            progress=progress,
         )
     ]
     return View(programs)

@@ -106,7 +106,7 @@ def _asked(value: Any, kind: Any, layout: Any) -> tuple[Any, Any]:
 def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """the name of the tensor's type; or the tensor in another dtype"""
     if dtype is None:
-        return f"weft.{input.dtype.title}Tensor"
+        return f"weft.{'' if input.is_cpu else input.device.type + '.'}{input.dtype.title}Tensor"
     return input._cast(_typed(dtype).numpy)
 
 
@@ -123,9 +123,9 @@ def _typed(value: Any) -> dtype:
 
 @row(space=None)
 def type_as(input: Tensor, other: Tensor) -> Tensor:
-    """in the dtype of another tensor"""
+    """in the dtype, and on the device, of another tensor"""
     must_be_tensors("type_as", other=other)
-    return input._cast(other._dtype)
+    return to(input, other)
 
 
 def _cast_method(name: str, kind: dtype) -> None:

@@ -19,11 +19,10 @@ from ....core.ir import Fact
 from ....core.op import Op
 from ....core.schema import canonical
 from ....core.symbol import Symbol
-from ....ops.nn.byte_products import INT8, QUAD, UINT8
+from ....ops.nn.byte_products import QUAD
 from ....ops.nn.integer import BYTES, IntegerConvAttrs, ZeroAttrs, zeros_of
+from ....ops.nn.words import INT8, SHIFT, UINT8
 from ..layouts import as_written, padded_pool2d
-
-SHIFT = 128  # between a level of int8 and the same of uint8
 
 
 def _apply(name: str, *inputs: Symbol, **attrs: Any) -> Symbol:
@@ -65,7 +64,7 @@ def byte_conv2d(params: IntegerConvAttrs, inputs: Symbol, facts: Sequence[Fact],
     data_zero, weight_zero = zeros_of(params, zeros)
     if facts[0].dtype == INT8 or any(params.padding) or (single and shape[1] % QUAD):
         around = data_zero if data_zero is not None else _apply("zeros", shape=(1,), dtype=facts[0].dtype)
-        data = _apply("_byte_image", data, around, padding=params.padding)
+        data = _apply("_word_image", data, around, padding=params.padding, together=QUAD)
     filters, vectors = _weights(as_written(weight, facts[1]), shape, facts, data_zero, weight_zero)
     attrs = {
         "units": params.channels,

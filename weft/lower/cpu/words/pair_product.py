@@ -9,7 +9,7 @@ from ....base.cpu_target import CpuTarget
 from ....base.dtype import FLOAT32
 from ....base.shape import is_static
 from ....core.fused import FusedGroup
-from ....core.ir import Fact, Node, NodeEntry
+from ....core.ir import Fact, NodeEntry
 from ....ops.nn.narrow_products import PAIR
 from ....te.build import KernelBuilder
 from ....te.intrinsics import dot_pairs
@@ -44,8 +44,3 @@ def pair_product_kernels(
     buffers = *factors, b.arg("out", dtype, (plan.rows * plan.columns,))
     write_panel_product(b, plan, buffers, finish_of(b, epilogue, made), multiply=dot_pairs)
     return [lowered_product(b, group, epilogue, plan.rows * plan.depth * PAIR * plan.columns // ROUGHLY)]
-
-
-def pair_unit(node: Node, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> str:
-    """The feature whose instruction multiplies pairs."""
-    return next((feature for feature in ("avx512bf16", "bf16") if target.has(feature)), target.isa)

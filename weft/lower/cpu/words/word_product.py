@@ -1,60 +1,54 @@
-"""The template of _byte_matmul and _byte_conv2d: rows of bytes times packed panels, with what follows.
+"""The template of _byte_matmul, _byte_conv2d and _pair_conv2d: rows of words times packed panels, with what follows. A
+word is four bytes, whose products are summed in int32, or a pair of bfloat16, summed in float32.
 
-A tile of some rows and a few panels stays in registers while products are summed, four bytes of a sum at a time. A row
-of a product is a row of the data; a row of a convolution is a pixel of the result, whose bytes lie tap by tap in the
-image, so that nothing is copied."""
+A tile of some rows and a few panels stays in registers while products are summed, a word of a sum at a time. A row of a
+product is a row of the data; a row of a convolution is a pixel of the result, whose words lie tap by tap in the image,
+so that nothing is copied."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....base.cpu_target import CpuTarget
-from ....base.dtype import INT32
-from ....base.shape import is_static
+from ....base.dtype import FLOAT32, INT32, DType
 from ....core.fused import FusedGroup
-from ....core.ir import Fact, Node, NodeEntry
-from ....ops.nn.byte_products import QUAD, byte_windows
+from ....core.ir import Fact, NodeEntry
+from ....ops.nn.byte_products import QUAD
+from ....ops.nn.narrow_products import PAIR
+from ....ops.nn.words import word_windows
 from ....te.build import KernelBuilder
-from ....te.expr import Expr, as_expr, const
+from ....te.expr import Expr, as_expr, call, const
 from ....te.intrinsics import dot_bytes
 from ....te.loops import Buffer, Kernel
 from ....te.transform import lower_vectors
 from ...epilogue import Epilogue
 from ...group import LoweredKernel, kernel_name
 from ..product import plan_product
-from ..stage import lower_group
 from ..tile_walk import choose, counted, leading_index, total_of
 
 ONES = 0x01010101  # four bytes of 1
 UNROLL = 2
-ROUGHLY = 4  # products in the time of one of floats
 
 
-def byte_product_kernels(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget
-) -> list[LoweredKernel]:
-    """The kernel of a group whose master is a product of bytes; the generic ones for other vectors than panels are made
-    for, and for nothing at all."""
-    node = group.master
-    assert node is not None
-    shapes = [fact(entry).shape for entry in (*node.inputs[:2], NodeEntry(node))]
-    data, panels, made = shapes
-    assert is_static(data)
-    assert is_static(panels)
-    assert is_static(made)
-    if panels[2] != target.lanes(INT32) or len(group.outputs) > 1 or not prod(data) or not prod(made):
-        return lower_group(group, fact, target)
-    return [_ByteProduct(group, fact, target, data, panels, made).lowered()]
+class Words(NamedTuple):
+    """What lies in 32 bits: so many numbers, which are multiplied and summed in the time of that many products of
+    floats, in sums of a dtype."""
+
+    together: int
+    sums: DType
+    dot: str  # what multiplies and sums them
 
 
-def byte_unit(node: Node, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> str:
-    """The feature whose instruction multiplies four bytes; without one they are multiplied as pairs of 16 bits."""
-    return next((feature for feature in ("avx512vnni", "avxvnni", "i8mm") if target.has(feature)), target.isa)
+BYTES = Words(QUAD, INT32, "dot_bytes")
+PAIRS = Words(PAIR, FLOAT32, "dot_pairs")
 
 
-class _ByteProduct:
+class WordProduct:
+    """Writes the kernel of a group whose master is a product of words, by vectors."""
+
     def __init__(
         self,
         group: FusedGroup,
@@ -67,15 +61,17 @@ class _ByteProduct:
         node = group.master
         assert node is not None
         self.leading, self.units = made[:-1], made[-1]
-        self.image = data if node.op_name == "_byte_conv2d" else None
+        self.words = BYTES if panels[3] == QUAD else PAIRS
+        self.image = data if hasattr(node.params, "kernel_size") else None
         self.params: Any = node.params
+        self.target = target
         count, depth, lanes, _ = panels
         rows = prod(self.leading)
         self.depth, self.lanes = depth, lanes
         self.plan = plan_product(rows, depth, count * lanes, lanes, target)
         self.b = b = KernelBuilder(kernel_name(group))
-        self.data = b.arg("data", INT32, (prod(data) // QUAD,), alignment=1)
-        self.panels = b.arg("panels", INT32, (count * depth * lanes,))
+        self.data = b.arg("data", self.words.sums, (prod(data) // self.words.together,), alignment=1)
+        self.panels = b.arg("panels", self.words.sums, (count * depth * lanes,))
         self.vectors = [b.arg(f"vector{i}", INT32, (self.units,)) for i in range(len(node.inputs) - 2)]
         self.epilogue = Epilogue(b, group, fact)
         (result,) = group.outputs
@@ -85,7 +81,7 @@ class _ByteProduct:
         self.arguments = (*node.inputs, *self.epilogue.arguments, result)
 
     def lowered(self) -> LoweredKernel:
-        work = self.plan.rows * self.depth * QUAD * self.units // ROUGHLY
+        work = self.plan.rows * self.depth * self.units
         return LoweredKernel(lower_vectors(self._kernel()), self.arguments, work)
 
     def _kernel(self) -> Kernel:
@@ -110,55 +106,55 @@ class _ByteProduct:
         starts = [self._start(row + i, place) for i, place in enumerate(places)]
         weights = b.let("w", panel * (self.depth * self.lanes))
         with b.vector("lane", self.lanes) as lane:
-            acc = b.alloc("acc", INT32, (rows * panels,), scope="register")
+            acc = b.alloc("acc", self.words.sums, (rows * panels,), scope="register")
             for place in range(rows * panels):
-                b.store(acc, place, const(0, INT32))
+                b.store(acc, place, const(0, self.words.sums))
             sums = b.alloc("sums", INT32, (rows,), scope="register") if len(self.vectors) > 1 else None
             if sums is not None:
                 for i in range(rows):
                     b.store(sums, i, const(0, INT32))
-            self._sum(panels, starts, weights, lane, acc, sums)
+            products = lambda starts, weights, run: self._run(panels, starts, weights, lane, acc, sums, run)
+            self._over_taps(starts, weights, products)
             for v in range(panels):
                 column = b.let("column", (panel + v) * self.lanes + lane)
-                if self.units % self.lanes:
-                    with b.when(column < self.units):
-                        self._finish(panels, v, column, row, places, acc, sums)
-                else:
+                with self._where_there(column):
                     self._finish(panels, v, column, row, places, acc, sums)
 
+    def _where_there(self, column: Expr) -> AbstractContextManager[Any]:
+        """Where columns fill their vectors there are no others."""
+        return self.b.when(column < self.units) if self.units % self.lanes else nullcontext()
+
     def _start(self, row: Expr, place: list[Expr]) -> Expr:
-        """Where the bytes of a row begin, in fours."""
+        """Where a row begins, in words."""
         if self.image is None:
             return self.b.let("x", row * self.depth)
         _, height, width, channels = self.image
-        down, across = byte_windows(self.params)
+        down, across = word_windows(self.params)
         n, y, x = place
         pixel = (n * height + y * down.stride) * width + x * across.stride
-        return self.b.let("x", pixel * (channels // QUAD))
+        return self.b.let("x", pixel * (channels // self.words.together))
 
-    def _sum(
-        self, panels: int, starts: list[Expr], weights: Expr, lane: Expr, acc: Buffer, sums: Buffer | None
-    ) -> None:
-        """All products of a tile, tap by tap."""
+    def _over_taps(self, starts: list[Expr], weights: Expr, products: Callable[[list[Expr], Expr, int], None]) -> None:
+        """All products of some rows, run by run of words that lie side by side: `products(starts, weights, words)`."""
         b = self.b
         if self.image is None:
-            self._run(panels, starts, weights, lane, acc, sums, self.depth)
+            products(starts, weights, self.depth)
             return
         _, _, width, channels = self.image
-        down, across = byte_windows(self.params)
-        steps = channels // QUAD
-        together = across.dilation == 1  # taps side by side are one run of bytes
+        down, across = word_windows(self.params)
+        steps = channels // self.words.together
+        together = across.dilation == 1  # taps side by side are one run of words
         runs, run = (1, steps * across.size) if together else (across.size, steps)
         with b.loop("tap", down.size * runs) as tap:
             moved = tap // runs * (down.dilation * width * steps) + tap % runs * (across.dilation * steps)
             moved = b.let("moved", moved)
             begin: list[Expr] = [b.let("x", start + moved) for start in starts]
-            self._run(panels, begin, b.let("w", weights + tap * (run * self.lanes)), lane, acc, sums, run)
+            products(begin, b.let("w", weights + tap * (run * self.lanes)), run)
 
     def _run(
         self, panels: int, starts: list[Expr], weights: Expr, lane: Expr, acc: Buffer, sums: Buffer | None, depth: int
     ) -> None:
-        """Products of bytes that lie side by side."""
+        """Products of words that lie side by side."""
         b = self.b
 
         def step(k: Expr) -> None:
@@ -166,12 +162,12 @@ class _ByteProduct:
                 b.let("v", self.panels[weights + (k + v * self.depth) * self.lanes + lane]) for v in range(panels)
             ]
             for i, start in enumerate(starts):
-                four = b.let("d", self.data[start + k])
+                word = b.let("d", self.data[start + k])
                 for v, vector in enumerate(vectors):
                     place = i * panels + v
-                    b.store(acc, place, dot_bytes(acc[place], four, vector))
+                    b.store(acc, place, call(self.words.dot, acc[place], word, vector))
                 if sums is not None:
-                    b.store(sums, i, dot_bytes(sums[i], four, const(ONES, INT32)))
+                    b.store(sums, i, dot_bytes(sums[i], word, const(ONES, INT32)))
 
         turns, rest = divmod(depth, UNROLL)
         if turns:
@@ -186,11 +182,20 @@ class _ByteProduct:
     ) -> None:
         """One panel of every row: its offsets and zero points, and what follows."""
         b = self.b
-        offset, *zeros = [b.let("o", vector[column]) for vector in self.vectors]
+        zeros = [b.let("z", vector[column]) for vector in self.vectors[1:]]
         for i, place in enumerate(places):
-            value: Expr = acc[i * panels + v] + offset
+            value = self._with_offset(acc[i * panels + v], column)
             for zero in zeros:
                 assert sums is not None
                 value = value - zero * sums[i]
-            finished = self.epilogue.finished(b.let("y", value), [*place, column])
-            b.store(self.out, (row + i) * self.units + column, finished)
+            self._store(row + i, place, column, value)
+
+    def _with_offset(self, value: Expr, column: Expr) -> Expr:
+        for offsets in self.vectors[:1]:
+            value = value + offsets[column]
+        return value
+
+    def _store(self, row: Expr, place: list[Expr], column: Expr, value: Expr) -> None:
+        """What follows of a sum."""
+        finished = self.epilogue.finished(self.b.let("y", value), [*place, column])
+        self.b.store(self.out, row * self.units + column, finished)
