@@ -17,10 +17,11 @@ statistics near those of the activations, so that a wrong kernel shows in the ou
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import pathlib
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import torch
@@ -61,10 +62,16 @@ _ABSENT = (
 
 @contextmanager
 def declared_operators() -> Iterator[torch.library.Library]:
-    """Declares the absent operators while the library object lives."""
-    library = torch.library.Library("torchvision", "DEF")
+    """Declares those that the compiled half does not bring, while the library object lives."""
+    found = importlib.util.find_spec("torchvision")
+    for place in found.submodule_search_locations or () if found else ():
+        for half in pathlib.Path(place).glob("_C*.so"):
+            with suppress(OSError):
+                torch.ops.load_library(str(half))
+    library = torch.library.Library("torchvision", "FRAGMENT")
     for declaration in _ABSENT:
-        library.define(declaration)
+        if not hasattr(torch.ops.torchvision, declaration.partition("(")[0]):
+            library.define(declaration)
     yield library
     del library
 
@@ -123,13 +130,19 @@ def calibrate(network: nn.Module, x: Tensor) -> None:
         norm.running_var.clamp_(min=1e-4)
 
 
-def export(name: str, folder: pathlib.Path, batch: int = 1, report: Callable[[str], None] = print) -> None:
-    """Writes NAME.onnx and NAME.npz."""
+def made(name: str, batch: int = 1) -> tuple[nn.Module, Tensor]:
+    """A network with the parameters that are written, and its input."""
     torch.manual_seed(SEED)
     network, x = build(name, batch)
-    stem = name if batch == 1 else f"{name}.b{batch}"
     disturb(network)
     calibrate(network, x)
+    return network, x
+
+
+def export(name: str, folder: pathlib.Path, batch: int = 1, report: Callable[[str], None] = print) -> None:
+    """Writes NAME.onnx and NAME.npz."""
+    network, x = made(name, batch)
+    stem = name if batch == 1 else f"{name}.b{batch}"
     with torch.no_grad():
         y = network(x)
     torch.onnx.export(

@@ -32,6 +32,7 @@ import mxnet_network
 import numpy as np
 import onnx_import
 import open_sizes
+import start
 import training_memory
 
 import viewer
@@ -557,6 +558,23 @@ def generated() -> Iterator[Figure]:
         yield Figure(f"tokens of {kind} weights, over the other's", measured.ratio, "x", 1.2, float("inf"))
         share = 100 * measured.share
         yield Figure(f"tokens of {kind} weights, of the memory's rate", share, "%", 80, float("inf"))
+
+
+# start: from the start of a process to the first result of a model file, and the most memory until then.
+
+START = {"resnet50": (2.0, 0.5), "bert": (3.0, 0.8), "vgg16": (None, 0.8), "inception_v3": (4.0, None)}  # cold, cached
+
+
+@group("start")
+def starts() -> Iterator[Figure]:
+    for name, bounds in START.items():
+        cold, cached, other = start.measured(name)
+        print(f"# {name}: ONNX Runtime {other.seconds:.2f} s, {other.megabytes:.0f} MB", flush=True)
+        for kind, made, bound in zip(("cold", "cached"), (cold, cached), bounds):
+            if bound is not None:
+                yield Figure(f"first result of {name}, {kind}", made.seconds, "s", 0, bound)
+            share = made.megabytes / other.megabytes
+            yield Figure(f"memory of {name}, {kind}, over the other's", share, "x", 0, 1)
 
 
 # viewer: pages that `weft view` writes, in Chromium.

@@ -181,10 +181,11 @@ def check_convolution(case: ConvolutionCase, target: CudaTarget) -> str:
     draw = lambda *shape: torch.randn(shape, device="cuda").to(TORCH[case.dtype])
     (count, *_, channels), (down, across) = case.pictures, case.image
     x, w = draw(*case.pictures), draw(case.out_channels, *case.filter, channels)
+    rests = [side - truncated(side) for side in (x, w) if case.exact]
     more = [draw(case.out_channels) * 5] if case.bias else []
     more += [draw(count, down, across, case.out_channels) * 5] if case.other else []
     out = torch.full((count, down, across, case.out_channels), float("nan"), device="cuda", dtype=x.dtype)
-    run = Ready(case.kernel(target), target, [x, w, *more, out])
+    run = Ready(case.kernel(target), target, [x, w, *rests, *more, out])
     torch.cuda.synchronize()
     run()
     torch.cuda.synchronize()
@@ -194,7 +195,7 @@ def check_convolution(case: ConvolutionCase, target: CudaTarget) -> str:
     wanted = torch.nn.functional.conv2d(padded, filters, None, case.strides, 0, case.dilation).permute(0, 2, 3, 1)
     for extra in more:
         wanted = wanted + extra.double()
-    return verdict(out, wanted.relu() if case.activation else wanted, TOLERANCE[case.kind])
+    return verdict(out, wanted.relu() if case.activation else wanted, EXACT if case.exact else TOLERANCE[case.kind])
 
 
 def attention_tensors(case: AttentionCase) -> list[torch.Tensor]:
@@ -288,7 +289,10 @@ def _title(case: ProductCase) -> str:
 
 
 def _convolution_kind(cases: Sequence[ConvolutionCase]) -> Callable[[], list[tuple[str, Callable[[CudaTarget], str]]]]:
-    title = lambda c: f"{c.pictures} {c.filter}/{c.strides} pads {c.pads} to {c.out_channels} {c.kind} {c.tile or ''}"
+    title = lambda c: (
+        f"{c.pictures} {c.filter}/{c.strides} pads {c.pads} to {c.out_channels} {c.kind} {c.tile or ''}"
+        + " exact" * c.exact
+    )
     return lambda: [(title(case), lambda target, case=case: check_convolution(case, target)) for case in cases]
 
 

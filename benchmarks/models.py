@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import numpy_helper
 
@@ -105,5 +106,15 @@ def with_batch(path: Path, batch: int) -> Path:
             if numbers.size > 1 and numbers[0] == 1:
                 numbers[0] = batch
                 initializer.CopyFrom(numpy_helper.from_array(numbers, initializer.name))
+    joined = {name for node in graph.node if node.op_type == "Concat" and _axis(node) for name in node.input}
+    for initializer in graph.initializer:
+        if initializer.name in joined and initializer.dims[0] == 1:  # such as the token of a class
+            values = numpy_helper.to_array(initializer)
+            repeated = np.repeat(values, batch, axis=0)
+            initializer.CopyFrom(numpy_helper.from_array(repeated, initializer.name))
     onnx.save(model, str(target))
     return target
+
+
+def _axis(node: onnx.NodeProto) -> int:
+    return next(int(attribute.i) for attribute in node.attribute if attribute.name == "axis")

@@ -11,6 +11,7 @@ import pytest
 from weft.base.cuda_target import CudaTarget
 from weft.codegen.cuda.ptx import ptx_of
 from weft.codegen.cuda.templates.emit import emit_template
+from weft.te.tensor_cores.product import Window
 from weft.testing.tensor_cores import attention_cases, convolution_cases, product_cases
 
 TARGET = CudaTarget()
@@ -21,6 +22,7 @@ CASES = {
     for number, case in enumerate(cases)
 }
 QUICK = ["tails0", "turns_tails0", "split_follow1", "kinds1", "follow1", "stored_by_columns8", "exact2", "window_odd1"]
+QUICK += ["window_pixels0", "window_exact5"]
 
 
 def assembler():
@@ -49,6 +51,7 @@ def test_instructions(name):
         {True: extent // 64, False: 1}[getattr(side, "turned", False)]
         for side, extent in ((plan.a, plan.tile.rows), (plan.b, plan.tile.width))
     ]
+    boxes += [plan.a.taps_together(plan.tile) - 1] if isinstance(plan.a, Window) else []
     beside = plan.memory.columns // 64 * plan.tile.blocks if plan.beside else 0
     assert count("cp.async.bulk.tensor") - count("bulk_group [") == sum(boxes) + beside
     assert ".local" not in text

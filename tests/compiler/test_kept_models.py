@@ -80,6 +80,7 @@ def check(path: Path, expected: np.ndarray, compilations: int) -> weft.CompiledM
     model = weft.compile(path)
     np.testing.assert_allclose(model.run({"x": given()})[0], expected, rtol=1e-6, atol=1e-6)
     assert model.compilations == compilations
+    assert model.wait()
     return model
 
 
@@ -149,9 +150,10 @@ def test_options_are_part_of_the_key(fresh):
     path = fresh / "m.onnx"
     expected = write(path, 0)
     check(path, expected, 1)
-    assert weft.compile(path, opt_level=0).compilations == 1
-    assert weft.compile(path, shape={"x": SHAPE}).compilations == 1
-    assert weft.compile(path, precision="bf16").compilations == 1
+    for options in ({"opt_level": 0}, {"shape": {"x": SHAPE}}, {"precision": "bf16"}):
+        model = weft.compile(path, **options)
+        assert model.compilations == 1
+        assert model.wait()
     assert weft.compile(path, threads=1).compilations == 0
     assert weft.compile(path, params={"w": np.zeros(SHAPE, "float32")}).compilations == 1
     assert len(kept(fresh)) == 4
@@ -175,6 +177,7 @@ def test_damage_is_a_miss_and_is_repaired(fresh, seed):
     file.write_bytes(data)
     model = weft.compile(path)
     np.testing.assert_allclose(model.run({"x": given()})[0], expected, rtol=1e-6, atol=1e-6)
+    assert model.wait()
     check(path, expected, 0)
 
 

@@ -157,3 +157,18 @@ def test_reduced_axes_are_counted_from_the_front(attrs):
     assert done.outputs[0].node.params.axis == (1, 3)
     assert not done.outputs[0].node.params.exclude
     agree(graph, done)
+
+
+def test_sums_between_products_are_computed_once():
+    """Blocks of a transformer: what is added to a product in another shape is no reason to add it in both."""
+    state, shapes = F.broadcast_add(Variable("x"), Variable("p")), {"x": (1, 6, 8), "p": (1, 6, 8)}
+    for number in range(2):
+        flat = F.dense(F.reshape(state, shape=(6, 8)), Variable(f"w{number}"), units=8, use_bias=False)
+        state = F.broadcast_add(F.reshape(flat, shape=(1, 6, 8)), state)
+        inner = F.matmul(F.relu(state), Variable(f"v{number}"))
+        state = F.broadcast_add(state, F.broadcast_add(inner, Variable(f"b{number}")))
+        shapes |= {f"w{number}": (8, 8), f"v{number}": (8, 8), f"b{number}": (8,)}
+    graph = typed(F.relu(state), **shapes)
+    simple = graph.apply("SimplifyAlgebra")
+    assert op_names(simple).count("broadcast_add") == op_names(graph).count("broadcast_add") == 7
+    agree(graph, simple)

@@ -21,9 +21,7 @@ NAMES = {0: "CUDA_SUCCESS", 1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF
 NAMES |= {218: "CUDA_ERROR_INVALID_PTX", 400: "CUDA_ERROR_INVALID_HANDLE", 719: "CUDA_ERROR_LAUNCH_FAILED"}
 NOT_READY = 600
 # Which need no context: what asks for one, and what tells of devices.
-FREE_STANDING = {
-    name for name in SIGNATURES if name.startswith(("cuInit", "cuD", "cuGetError", "cuMemPool", "cuTensor"))
-}
+FREE_STANDING = {name for name in SIGNATURES if name.startswith(("cuInit", "cuD", "cuGetError", "cuMemPool"))}
 FREE_STANDING |= {"cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"}
 _ENTRY = re.compile(rb"\.entry\s+(\w+)\s*\(([^)]*)\)")
 

@@ -19,6 +19,7 @@ from weft.te.tensor_cores.layouts import (
     WARPGROUP,
     accumulator_column,
     accumulator_row,
+    described,
     descriptor,
     matrix_address,
     ring_place,
@@ -51,18 +52,18 @@ def read_box(shared, start, rows, columns):
     return shared[places].view(np.float16).reshape(rows, columns)
 
 
-def operand(shared, start, fields, rows, depth, turned, size):
+def operand(shared, start, fields, rows, depth, turned, size, line=ROW_BYTES):
     """What one product reads: fields are those of the descriptor, the address aside."""
     leading, stride = ((fields >> at) & 0x3FFF for at in (16, 32))
-    assert (fields >> 62) & 3 == 1
+    assert (fields >> 62) & 3 == {128: 1, 64: 2, 32: 3}[line]
     made = np.empty((rows, depth), {2: np.float16, 4: np.float32}[size])
     for row in range(rows):
         for k in range(depth):
             if turned:
                 at = row // 64 * leading * 16 + k // 8 * stride * 16 + k % 8 * 128 + row % 64 * size
             else:
-                at = row // 8 * stride * 16 + row % 8 * 128 + k * size
-            at = permuted(start + at, 3)
+                at = row // 8 * stride * 16 + row % 8 * line + k * size
+            at = permuted(start + at, BITS[line])
             made[row, k] = shared[at : at + size].view(made.dtype)[0]
     return made
 
@@ -96,6 +97,32 @@ def test_stage_of_products(turned_a, turned_b, size):
             parts.append(operand(shared, moved, fields, extent, step_depth, turned, size))
         total += parts[0].astype(np.float64) @ parts[1].astype(np.float64).T
     np.testing.assert_array_equal(total, a.astype(np.float64) @ b.astype(np.float64).T)
+
+
+@pytest.mark.parametrize("line", [32, 64])
+def test_stage_of_several_taps(line):
+    """Pixels of several taps in one stage: those of a tap lie together, and steps of k go from tap to tap."""
+    draw, rows, taps = np.random.default_rng(5), 128, ROW_BYTES // line
+    pixels = draw.integers(-8, 8, (taps, rows, line // 2)).astype(np.float16)
+    shared = np.zeros(SHARED, np.uint8)
+    for tap, box in enumerate(pixels):
+        copy_box(shared, tap * rows * line, box, line)
+    fields = descriptor(CHUNK_BYTES, CORE_ROWS * line, line)
+    for warpgroup in range(2):
+        parts = []
+        for step in range(ROW_BYTES // K_STEP_BYTES):
+            tap, within = divmod(step * K_STEP_BYTES, line)
+            start = warpgroup * PANEL_ROWS * line + tap * rows * line + within
+            parts.append(operand(shared, start, fields, PANEL_ROWS, 16, False, 2, line))
+        own = pixels[:, warpgroup * PANEL_ROWS : (warpgroup + 1) * PANEL_ROWS]
+        np.testing.assert_array_equal(np.concatenate(parts, 1), own.transpose(1, 0, 2).reshape(PANEL_ROWS, -1))
+
+
+@given(st.integers(0, 15), st.integers(0, (227 << 10) // 16 - 1))
+def test_descriptors_of_blocks_in_a_cluster(rank, chunk):
+    """The address of shared memory has the rank of its block above bit 24; no field but its own may see it."""
+    fields = descriptor(PANEL_BYTES, CORE_ROWS * ROW_BYTES)
+    assert described((rank << 24) + chunk * 16) | fields == fields + chunk
 
 
 def test_accumulators_cover_a_tile():

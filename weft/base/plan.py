@@ -208,6 +208,9 @@ class ExecPlan:
     >>> [len(segment) for segment in plan.segments()]
     [1]
 
+    The steps may be several equal `runs`, one behind the other, as for each of some images: they share constants, read
+    and write other parts of inputs and outputs, and none reads what another left in the arena.
+
     With a table of sizes it is open: what is `At` a row of the table is a number once the sizes are known.
 
     >>> from weft.base.sizes import NUMBER, SIZE, Guard, Row
@@ -221,8 +224,11 @@ class ExecPlan:
     slots: tuple[Slot, ...]
     arena_bytes: Number = 0
     sizes: SizeTable | None = None
+    runs: int = 1
 
     def __post_init__(self) -> None:
+        if self.runs < 1 or len(self.steps) % self.runs or (self.runs > 1 and self.is_open):
+            raise InvalidValue(f"a plan of {len(self.steps)} steps in {self.runs} runs")
         rows = 0 if self.sizes is None else len(self.sizes.rows)
         for number, step in enumerate(self.steps):
             for slot, offset in step.buffers:

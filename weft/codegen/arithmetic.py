@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ..base.dtype import DType, is_float
 from ..base.errors import DTypeError
-from .builder import Builder, Value
+from .builder import Builder, Value, mangled
 from .llvm_types import BITS, is_signed
 from .remainder import float_remainder
 
@@ -54,10 +54,10 @@ def unary(b: Builder, op: str, x: Value, dtype: DType) -> Value:
 def _float_binary(b: Builder, op: str, x: Value, y: Value) -> Value:
     if op in _FLOAT_WORDS:
         return b.binary(_FLOAT_WORDS[op], x, y)
-    if op == "min":
-        return _propagating(b, b.smaller, x, y)
-    if op == "max":
-        return _propagating(b, b.larger, x, y)
+    if op in ("min", "max"):
+        if b.has_propagating and x.element == "float":
+            return b.call(f"{op}imum.{mangled(x)}", x, x, y)
+        return _propagating(b, b.smaller if op == "min" else b.larger, x, y)
     if op == "floordiv":
         return float_floordiv(b, x, y)
     if op == "floormod":

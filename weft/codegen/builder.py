@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Protocol
 
-from .llvm_types import BITS, literal, vector_of
+from ..base.dtype import DType
+from .llvm_types import BITS, HALF_FLOATS, literal, vector_of
 
 
 class Value(NamedTuple):
@@ -51,7 +52,9 @@ class Builder:
     has_masks = True  # instructions that load and store some lanes of a vector only
     has_library = True  # C's functions of float64
     has_bfloats = False  # instructions that convert to bfloat16
+    has_propagating = False  # min and max of float32 that give NaN where one of both is
     short_functions: ClassVar[Mapping[str, Callable[..., Value]]] = {}  # of 16-bit floats, where others are better
+    short_floats: tuple[DType, ...] = HALF_FLOATS  # those of which they are
 
     def __init__(self, target: Machine, may_alias: bool = False) -> None:
         self.has = target.has
@@ -62,6 +65,7 @@ class Builder:
         self.declarations: dict[str, str] = {}
         self.globals: dict[str, str] = {}
         self.uses_nowhere = False
+        self.in_all_lanes: dict[str, Value] = {}  # by vectors: the value that all of their lanes have
         self._count = 0
 
     # Names, scopes and raw lines
@@ -166,7 +170,9 @@ class Builder:
         text = f"insertelement {target} poison, {a.type} {a.ref}, i64 0"
         first = self.pure(a.element, lanes, text, (a,), hoist=True)
         text = f"shufflevector {target} {first.ref}, {target} poison, <{lanes} x i32> zeroinitializer"
-        return self.pure(a.element, lanes, text, (first,), hoist=True)
+        made = self.pure(a.element, lanes, text, (first,), hoist=True)
+        self.in_all_lanes[made.ref] = a
+        return made
 
     def shuffle(self, a: Value, b: Value, order: Sequence[int]) -> Value:
         """The lanes of that order among those of two vectors."""

@@ -8,7 +8,7 @@ from ..base.dtype import DType, is_float
 from ..base.errors import DTypeError
 from . import arithmetic
 from .builder import Builder, Value
-from .llvm_types import BITS, HALF_FLOATS, is_signed
+from .llvm_types import BITS, is_signed
 from .math import FUNCTIONS
 from .remainder import float_remainder
 
@@ -17,7 +17,7 @@ _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round
 
 def intrinsic(b: Builder, name: str, args: Sequence[Value], dtype: DType) -> Value:
     """A call of an intrinsic on values of a dtype; 16-bit floats arrive as float32."""
-    if dtype in HALF_FLOATS and name in b.short_functions:
+    if dtype in b.short_floats and name in b.short_functions:
         return b.short_functions[name](b, *args)
     if is_float(dtype):
         return _of_floats(b, name, args)

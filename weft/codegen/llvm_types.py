@@ -54,6 +54,8 @@ def literal(element: str, value: float) -> str:
     >>> literal("float", 0.1), literal("i8", -1)
     ('0x3FB99999A0000000', '-1')
     """
+    if type(value) is int and 0 <= value < 1 << 31 and element in ("i64", "i32"):
+        return str(value)
     if element == "double":
         return _hexadecimal(float(value))
     if element == "float":

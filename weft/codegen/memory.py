@@ -164,12 +164,15 @@ def _masked_pointer(b: Builder, pointer: Value, mask: Value) -> Value:
 
 
 def _load_run(b: Builder, place: Place, span: Span, mask: Value | None) -> Value:
-    if mask is not None and not b.has_masks:
-        return _gather(b, place, _spread(b, place, span), mask)
     kind = vector_of(place.element, span.lanes)
+    text = f"load {kind}, {span.pointer.type} {span.pointer.ref}, align {span.alignment}"
     if mask is None:
-        text = f"load {kind}, {span.pointer.type} {span.pointer.ref}, align {span.alignment}"
         return b.effect(place.element, span.lanes, text)
+    if not b.has_masks and mask.ref in b.in_all_lanes:
+        zeros = Value("zeroinitializer", place.element, span.lanes, 0)
+        return b.branch(b.in_all_lanes[mask.ref], lambda: [b.effect(place.element, span.lanes, text)], [zeros])[0]
+    if not b.has_masks:
+        return _gather(b, place, _spread(b, place, span), mask)
     empty = Value("zeroinitializer", place.element, span.lanes, 0)
     name = f"llvm.masked.load.{mangled(empty)}.p0"
     b.declarations.setdefault(name, f"declare {kind} @{name}(ptr, i32, {mask.type}, {kind})")
@@ -189,6 +192,9 @@ def _load_backwards(b: Builder, place: Place, span: Span) -> Value:
 def _store_run(b: Builder, place: Place, span: Span, value: Value, mask: Value | None) -> None:
     if mask is None:
         _store_plain(b, span, value)
+        return
+    if not b.has_masks and mask.ref in b.in_all_lanes:
+        b.branch(b.in_all_lanes[mask.ref], lambda: _store_plain(b, span, value), [])
         return
     if not b.has_masks:
         _scatter(b, place, _spread(b, place, span), value, mask)

@@ -158,7 +158,7 @@ class _Assembler:
             if node not in fixed:
                 self.inputs.setdefault(node.name, []).append(node)
         self.specs = {spec.name: spec for spec in inputs}
-        self.values = [constants[node.name] for node in self.constants]
+        self.given = constants  # which may still be computed
 
     def run(self, groups: Sequence[FusedGroup], progress: Progress | None) -> Assembled:
         start, hits = time.perf_counter(), kernel_cache.hits
@@ -536,6 +536,7 @@ class _Assembler:
         return KernelInfo(name, symbol, operators, tuple(sources), unit)
 
     def _finish(self, start: float, hits: int) -> Assembled:
+        values = [self.given[node.name] for node in self.constants]
         slots, refs, arena_bytes = self.places.plan(Device(self.target.kind))
         self._check_memory(typical(arena_bytes))
         steps = tuple(make(refs) for make in self.steps)
@@ -547,7 +548,7 @@ class _Assembler:
             tuple(self.objects.values()),
             tuple(self._planned(self.specs[name]) for name in self.inputs),
             tuple(self._planned(self._spec(NodeEntry(n, i), n.output_name(i))) for n, i, _ in self.graph.outputs),
-            tuple(self.values),
+            tuple(values),
             str(self.target),
             tuple(self.kernels),
             {
@@ -558,7 +559,7 @@ class _Assembler:
             tuple(node.name for node in self.written),
             () if self.sizes is None else self.sizes.places(self.specs[name] for name in self.inputs),
         )
-        constants = {node.name: value for node, value in zip(self.constants, self.values)}
+        constants = {node.name: value for node, value in zip(self.constants, values)}
         return Assembled(program, self.graph, constants, tuple(self.made), tuple(self.marks), refs, strides)
 
     def _planned(self, spec: TensorSpec) -> TensorSpec:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..base.target import Target
 from ..codegen.generator import Codegen
+from ..core.graph import Graph
 from ..core.ir import Fact
 from ..core.symbol import Symbol
 from ..lower.lowering import Lowering
@@ -33,7 +34,8 @@ class Backend(Generic[T]):
 
     `layout_rules`, by operator: the operator as the target likes it, or None (see AlterOpLayout). `lowering`: fused
     groups become kernels in loop IR. `codegen`: kernels become code. `runtime`: programs are loaded, memory is
-    allocated and copied. `precisions`, by name: what models may be computed in.
+    allocated and copied. `precisions`, by name: what models may be computed in. `pays_apart(graph, count, inputs,
+    target)`: whether so many images are faster one by one.
     """
 
     runtime: Runtime
@@ -41,6 +43,7 @@ class Backend(Generic[T]):
     codegen: Codegen[T]
     layout_rules: Mapping[str, LayoutRule[T]]
     precisions: Mapping[str, Precision] = field(default_factory=lambda: {"fp32": Precision()})
+    pays_apart: Callable[[Graph, int, Collection[str], T], bool] | None = None
 
     def layout_rules_for(self, target: T) -> dict[str, Callable[..., Symbol | None]]:
         """The rules as AlterOpLayout asks them: f(params, inputs, facts)."""

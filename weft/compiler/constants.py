@@ -5,7 +5,9 @@ what they compute from its parameters, as long as one of them lives."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from weakref import WeakValueDictionary
 
 from ..base.cpu_target import host
@@ -23,6 +25,33 @@ from .backends import backend_of
 
 LARGE_BYTES = 4 << 20  # what numpy takes longer to move than LLVM to compile a kernel
 SMALL_BYTES = 256  # constants that are told apart by what they hold
+
+
+class LateConstants(Mapping[str, Array]):
+    """Constants by name that are computed in a thread, while code is made for those who read them."""
+
+    def __init__(self, names: Iterable[str], compute: Callable[[], Mapping[str, Array]]) -> None:
+        self._names = dict.fromkeys(names)
+        self._values: Future[Mapping[str, Array]]
+        pool = ThreadPoolExecutor(1, thread_name_prefix="weft-constants")
+        try:
+            self._values = pool.submit(copy_context().run, compute)
+        except RuntimeError:  # the process may have no more memory for a thread
+            self._values = Future()
+            self._values.set_result(compute())
+        pool.shutdown(wait=False)
+
+    def __getitem__(self, name: str) -> Array:
+        return self._values.result()[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 class SharedConstants:

@@ -7,11 +7,14 @@ is something to compile, and the model is read where somebody asks for its graph
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from ..core.graph import Graph
     from .model_source import ModelSource
     from .parts.schedule import Schedule
+
+FIRST_RUN_SECONDS = 0.25  # that a first run has for itself before files are written beside it
 
 Progress = Callable[[int, int], None]
 Shapes = tuple[Any, ...]  # of all inputs, in order; behind them, the bytes of values that decide
@@ -224,6 +229,7 @@ class CompiledModel:
         if self._whole is not None:
             self._whole.check = self._check_shapes
         self._read_again = read
+        self._keeping: Thread | None = None
         self._closed = False
         counters.add_stat_value("weft.compiled_models_constructed", 1)
 
@@ -344,9 +350,13 @@ class CompiledModel:
         return sum(part is not None for part in self._schedule.parts)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until no code is being made in the background (`specialise="auto"`); False if that takes longer than
-        so many seconds."""
-        return all([part.wait(timeout) for part in self._schedule.compiled()])
+        """Waits until no code is being made in the background (`specialise="auto"`), and what was compiled is kept;
+        False if that takes longer than so many seconds."""
+        keeping = self._keeping
+        if keeping is not None and keeping.ident is not None:
+            keeping.join(timeout)
+        is_kept = keeping is None or not keeping.is_alive()
+        return all([is_kept, *[part.wait(timeout) for part in self._schedule.compiled()]])
 
     def prepare_known(self, progress: Progress | None = None, like: Mapping[str, Any] | None = None) -> None:
         """Makes code now for the first part if the shapes of all inputs are known, also by arrays that it will run on,
@@ -469,21 +479,26 @@ class CompiledModel:
         save_program(program, path)
 
     def keep_as(self, file: KeptFile) -> None:
-        """Keeps what was compiled for other processes, under the file that it was read from. Then the graph and the
-        weights are read again where they are asked for."""
+        """Keeps what was compiled for other processes, under the file that it was read from: in a thread, which `wait`
+        waits for, and so does the end of the process. Then the graph and the weights are read again where they are
+        asked for."""
         whole = self._whole
         program = None if whole is None or whole.deciding or self._readers else whole.program
         if whole is None or program is None or program.written or program.open_sizes or not runs_here(program):
             return
         source = self.source
-        if _opening().is_spread(source.symbol) or not file.keep(program, {"unread": sorted(self._unread)}):
+        if _opening().is_spread(source.symbol):
             return
-        made = Ready(whole.inputs, whole.outputs)
-        for key, executor in whole.executors.items():
-            made.keep(key, executor)
-        made.check, made.compilations = self._check_shapes, whole.compilations
-        self._schedule, self._whole = ReadySchedule(made), made
-        self._read_again = _Reading(file, source.threads)
+
+        def keep() -> None:
+            time.sleep(FIRST_RUN_SECONDS)
+            if file.keep(program, {"unread": sorted(self._unread)}):
+                self._read_again = _Reading(file, source.threads)
+                whole.forget_weights()
+
+        self._keeping = Thread(target=copy_context().run, args=(keep,), name="weft-keep")
+        with suppress(RuntimeError):  # the process may end already, or have no memory for a thread
+            self._keeping.start()
 
     def close(self) -> None:
         """Gives the memory of code and workspaces back, as soon as calls that now run are done."""

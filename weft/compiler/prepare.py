@@ -4,14 +4,17 @@ before code is made."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..base.dtype import DTYPES, FLOAT32, NAMED_DTYPES, DType
 from ..base.errors import DTypeError, GraphError, InvalidType, Unsupported
+from ..base.machine import usable_cores
 from ..base.ndarray import NDArray, array
 from ..base.shape import Shape, is_static, open_shapes
+from ..base.stages import is_watched
 from ..base.target import Target
 from ..core.graph import Graph
 from ..core.infer import infer, unknown_entries
@@ -25,14 +28,14 @@ from ..passes.pipeline import optimize, pass_enabled
 from ..runtime.program import Array
 from . import graph_functions as graph_functions  # a pass of every graph, whoever made it
 from .backends import backend_of
-from .constants import SharedConstants, constant_values
+from .constants import LateConstants, SharedConstants, constant_values
 from .mutation import ordered
 from .stages import reached
 
 
 class Prepared(NamedTuple):
     graph: Graph
-    constants: dict[str, Array]
+    constants: Mapping[str, Array]
 
     def __repr__(self) -> str:
         return f"Prepared({self.graph!r} with {len(self.constants)} constants)"
@@ -88,9 +91,11 @@ def prepare_typed(
     add_pass: tuple[str, ...] = (),
     shared: SharedConstants | None = None,
     bound: bool = True,
+    late: bool = False,
 ) -> Prepared:
     """The same for a graph that has its facts; unless they are `bound`, they may be about extents by name. With
-    `shared`, nobody changes the parameters, and programs of the model share them and what is computed from them.
+    `shared`, nobody changes the parameters, and programs of the model share them and what is computed from them. With
+    `late`, constants may still be computed in a thread: who asks for one waits for it.
 
     What is quantised is fused before its weights become floats. Constants are computed twice: first those of the model,
     so that passes see weights and not what makes them; then those that the passes made, such as packed weights.
@@ -108,14 +113,33 @@ def prepare_typed(
         graph, constants, own = folded(graph, constants, own, shared)
     graph = optimize(graph, opt_level, add_pass, backend_of(target).layout_rules_for(target), constants)
     reached("graph", optimize, graph)
-    if fold:
-        graph, constants, own = folded(graph, constants, own, shared)
-    _check_known(graph)
-    used = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
-    kept = {n: v if n in own else _owned(v) for n, v in constants.items() if n in used}
-    made = Prepared(ordered(graph), kept)
+    main, part = constant_part(graph, constants) if fold else (graph, None)
+    _check_known(main)
+    compute = partial(_kept, main, part, constants, own, shared)
+    if late and part is not None and usable_cores() > 1 and not is_watched():
+        return Prepared(ordered(main), LateConstants(_constant_names(main, part, constants), compute))
+    made = Prepared(ordered(main), compute())
     reached("prepared", prepare_typed, made, detail=True)
     return made
+
+
+def _constant_names(graph: Graph, part: Graph | None, constants: Mapping[str, Array]) -> list[str]:
+    made = () if part is None else part.attr("output_names")
+    known = {*constants, *made}
+    names = dict.fromkeys(graph.indexed.nodes[number].name for number in graph.indexed.variables)
+    return [name for name in names if name in known]
+
+
+def _kept(
+    graph: Graph,
+    part: Graph | None,
+    constants: Mapping[str, Array],
+    own: Collection[str],
+    shared: SharedConstants | None,
+) -> dict[str, Array]:
+    """The constants of a graph, each a copy that nobody else changes."""
+    _, values, fresh = _computed(graph, part, constants, own, shared)
+    return {name: value if name in fresh else _owned(value) for name, value in values.items()}
 
 
 def _owned(value: Array) -> Array:
@@ -138,15 +162,24 @@ def folded(
     graph: Graph, constants: Mapping[str, Array], own: Collection[str], shared: SharedConstants | None = None
 ) -> Folded:
     """Computes the constant part of a graph."""
-    main, part = constant_part(graph, constants)
+    return _computed(*constant_part(graph, constants), constants, own, shared)
+
+
+def _computed(
+    graph: Graph,
+    part: Graph | None,
+    constants: Mapping[str, Array],
+    own: Collection[str],
+    shared: SharedConstants | None,
+) -> Folded:
+    """The same for a graph without its constant part, and that."""
     known, fresh = dict(constants), set(own)
     if part is not None:
         names = part.attr("output_names")
         values, made = (shared.values if shared else constant_values)(part, known)
         known.update(zip(names, values))
         fresh.update(name for name, is_fresh in zip(names, made) if is_fresh)
-    names = {main.indexed.nodes[number].name for number in main.indexed.variables}
-    result = Folded(main, {name: v for name, v in known.items() if name in names}, fresh)
+    result = Folded(graph, {name: known[name] for name in _constant_names(graph, part, constants)}, fresh)
     reached("constants", folded, result, detail=True)
     return result
 

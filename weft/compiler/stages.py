@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.stages import Decision, Stage, decided, is_recording, reached, watched
+from ..base.stages import Decision, Stage, decided, is_recording, is_watched, reached, watched
 
-__all__ = ["Decision", "Stage", "decided", "disable", "is_compiling", "reached", "watched"]
+__all__ = ["Decision", "Stage", "decided", "disable", "is_compiling", "is_watched", "reached", "watched"]
 
 # What Python code asks about a compiler that may be tracing it.
 

@@ -294,10 +294,13 @@ PRODUCTS = "matmul dense batch_matmul _packed_matmul"
 
 @row("broadcast_add elemwise_add", "view(x) + y -> view(x + view(y)), for x out of a product")
 def _add_before_view(walker: Walker, node: Node, inputs: Inputs) -> Found:
-    """A product takes what is added to it into its kernel, if both have the same shape."""
+    """A product takes what is added to it into its kernel, if both have the same shape; not one whose sum joins another
+    product as it is."""
     for kept, other in ((0, 1), (1, 0)):
         view = inputs[kept].node
         if view.op_name not in VIEWS.split() or not _from_product(view.inputs[0].node):
+            continue
+        if _from_product(inputs[other].node):
             continue
         shape, wanted = _out_shape(walker, node), _shape(walker, view.inputs[0])
         alike = all(_same_shape(walker, node, entry) for entry in inputs)

@@ -243,6 +243,7 @@ def _contents(program: Program) -> dict[str, Any]:
         "sizes": None if plan.sizes is None else [plan.sizes.rows, plan.sizes.guards],
         "open_sizes": program.open_sizes,
         "arena_bytes": plan.arena_bytes,
+        "runs": plan.runs,
         "slots": [[s.role, s.size, s.offset, s.name, s.device.type, s.device.index] for s in plan.slots],
         "steps": [_step_row(step) for step in plan.steps],
         "objects": len(program.objects),
@@ -312,7 +313,8 @@ def _program(members: Mapping[str, memoryview], contents: dict[str, Any]) -> Pro
     )
     rows, guards = contents["sizes"] or (None, None)
     sizes = None if rows is None else read_table(rows, guards, len(open_sizes))
-    plan = ExecPlan(tuple(map(_step, contents["steps"])), slots, _number(contents["arena_bytes"]), sizes)
+    runs = int(contents.get("runs", 1))
+    plan = ExecPlan(tuple(map(_step, contents["steps"])), slots, _number(contents["arena_bytes"]), sizes, runs)
     constants = []
     for number, (shape, dtype) in enumerate(contents["constants"]):
         raw = np.frombuffer(checked[f"constants/{number}"], as_dtype(dtype))

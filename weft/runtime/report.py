@@ -33,6 +33,7 @@ class Report(Shown):
     waiting_for: tuple[str, ...] = ()
     known: tuple[str, ...] = ()  # of a model that has no code yet
     specialised: tuple[str, ...] = ()  # what came of making programs for sizes that are seen often
+    images: int = 1  # that are computed one by one, each by all kernels
 
     def text(self, width: int | None = None) -> str:
         if self.waiting_for:
@@ -55,6 +56,7 @@ class Report(Shown):
             f"code {bytes_text(self.code_bytes)}",
             f"{self.layout_transforms} layout transforms, {self.pad_copies} pad copies, "
             f"{self.concat_copies} concat copies",
+            *([f"{self.images} images, one by one"] if self.images > 1 else []),
             *self.specialised,
         ]
         return "\n".join(lines)
@@ -63,7 +65,7 @@ class Report(Shown):
 def report_of(programs: Sequence[Program], between: Sequence[str] = (), specialised: Sequence[object] = ()) -> Report:
     """The report of programs that run one after the other, with host steps between them."""
     hosts = [s.attrs["op"] for program in programs for s in program.plan.steps if isinstance(s, HostStep)]
-    kernels = [kernel for program in programs for kernel in program.kernels]
+    kernels = [k for program in programs for k in program.kernels[: len(program.kernels) // program.plan.runs]]
     constants = {id(array): array.nbytes for program in programs for array in program.constants}
 
     def fact(name: str) -> float:
@@ -83,6 +85,7 @@ def report_of(programs: Sequence[Program], between: Sequence[str] = (), speciali
         concat_copies=sum(map(_is_concat_copy, kernels)),
         target=programs[0].target,
         specialised=tuple(map(str, specialised)),
+        images=max(program.plan.runs for program in programs),
     )
 
 

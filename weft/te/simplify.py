@@ -33,7 +33,7 @@ from .expr import (
 from .intervals import Interval, Ranges, fits, has_interval, interval_of
 from .linear import ONE, ZERO, Affine, Linear, LinearForms, expression, scalar, wrapped
 from .loops import Stmt
-from .visit import Interner, N, Node, parts, postorder, with_parts, zero
+from .visit import Interner, N, Node, in_order, over, parts, postorder, with_parts, zero
 
 Form = Linear[Expr]
 _OPERATIONS = (Unary, Binary, Compare, Select, Cast)
@@ -76,10 +76,10 @@ class Simplifier:
 
     def __call__(self, root: N) -> N:
         done = self._done
-        for node in postorder((root,), done):
-            whole = with_parts(node, [done[id(part)] for part in parts(node)])
-            done[id(node)] = self.step(whole)
-            self._kept.append(node)
+        for node, inner in in_order((root,), done):
+            if id(node) not in done:  # by what a rule asked for meanwhile
+                done[id(node)] = self.step(over(node, inner, done))
+                self._kept.append(node)
         return cast(N, done[id(root)])
 
     def step(self, node: Node) -> Node:

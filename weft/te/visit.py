@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, TypeVar, cast, overload
 
 from .expr import (
@@ -149,12 +150,21 @@ def with_parts(node: N, new: Sequence[Node]) -> N:
 
 def postorder(roots: Iterable[Node], known: Container[int] = ()) -> Iterator[Node]:
     """Every node once, each after its parts; not those, nor what is below them, of known ids."""
+    return map(_FIRST, in_order(roots, known))
+
+
+_FIRST = itemgetter(0)
+
+
+def in_order(roots: Iterable[Node], known: Container[int] = ()) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The same, each with its parts."""
     seen: set[int] = set()
+    found: list[tuple[Any, tuple[Any, ...]]] = []
     stack: list[Any] = list(roots)[::-1]
     while stack:
         node = stack.pop()
         if type(node) is tuple:  # its parts are done
-            yield node[0]
+            found.append(node)
             continue
         key = id(node)
         if key in seen or key in known:
@@ -162,10 +172,19 @@ def postorder(roots: Iterable[Node], known: Container[int] = ()) -> Iterator[Nod
         seen.add(key)
         inner = _PARTS[type(node)](node)
         if inner:
-            stack.append((node,))
+            stack.append((node, inner))
             stack.extend(inner[::-1])
         else:
-            yield node
+            found.append((node, inner))
+    return found
+
+
+def over(node: N, inner: Sequence[Node], done: Mapping[int, Node]) -> N:
+    """A node with what stands for each of its parts, by id."""
+    for part in inner:
+        if done[id(part)] is not part:
+            return cast(N, _REBUILD[type(node)](node, [done[id(part)] for part in inner]))
+    return node
 
 
 def rewrite(root: N, rule: Callable[[Any], Any]) -> N:
@@ -174,10 +193,8 @@ def rewrite(root: N, rule: Callable[[Any], Any]) -> N:
     A shared node stays shared.
     """
     done: dict[int, Node] = {}
-    for node in postorder((root,)):
-        inner = _PARTS[type(node)](node)
-        whole = with_parts(node, [done[id(part)] for part in inner]) if inner else node
-        done[id(node)] = rule(whole)
+    for node, inner in in_order((root,)):
+        done[id(node)] = rule(over(node, inner, done))
     return cast(N, done[id(root)])
 
 
@@ -207,12 +224,12 @@ def loads(root: Node) -> list[Load]:
 
 _FACTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Var: lambda e: (id(e),),
-    # repr tells 0.0 from -0.0, and a NaN is the same as itself
-    Const: lambda e: (repr(e.value), e.dtype),
+    # repr tells 0.0 from -0.0, and a NaN is the same as itself; the number of a dtype is quicker to hash than it is
+    Const: lambda e: (e.value if type(e.value) is int else repr(e.value), e.dtype.num),
     Unary: lambda e: (e.op,),
     Binary: lambda e: (e.op,),
     Compare: lambda e: (e.op,),
-    Cast: lambda e: (e.dtype,),
+    Cast: lambda e: (e.dtype.num,),
     Call: lambda e: (e.name,),
     Load: lambda e: (id(e.source), e.mask is None),
     Reduce: lambda e: (e.combiner, tuple(id(axis) for axis in e.axes)),
@@ -241,6 +258,9 @@ class Interner:
         kept = self._kept
         if id(root) in kept:
             return root
+        inner = _PARTS[type(root)](root)
+        if all([id(part) in kept for part in inner]):
+            return cast(N, self._representative(root, inner))
         done: dict[int, Node] = {}
         stack: list[Node] = [root]
         while stack:
@@ -251,14 +271,14 @@ class Interner:
                 stack.extend(waiting)
             else:
                 whole = with_parts(node, [done.get(id(part), part) for part in inner]) if inner and done else node
-                done[id(stack.pop())] = self._representative(whole)
+                done[id(stack.pop())] = self._representative(whole, _PARTS[type(whole)](whole))
         return cast(N, done[id(root)])
 
-    def _representative(self, node: Node) -> Node:
+    def _representative(self, node: Node, inner: Sequence[Node]) -> Node:
         """Of a node whose parts are representatives."""
         kind = type(node)
         facts = _FACTS.get(kind)
-        key = (kind, None if facts is None else facts(node), *map(id, _PARTS[kind](node)))
+        key = (kind, None if facts is None else facts(node), *map(id, inner))
         representative = self._known.setdefault(key, node)
         self._kept[id(representative)] = representative
         return representative

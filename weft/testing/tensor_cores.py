@@ -87,6 +87,7 @@ class ConvolutionCase:
     bias: bool = True
     other: bool = False
     activation: str = "relu"
+    exact: bool = False  # as of products
 
     @property
     def dtype(self) -> str:
@@ -107,6 +108,8 @@ class ConvolutionCase:
         rows, depth = count * self.image[0] * self.image[1], self.filter[0] * self.filter[1] * channels
         data = b.arg("data", self.dtype, (prod(self.pictures),))
         weight = b.arg("weight", self.dtype, (self.out_channels * depth,))
+        sides = (data, weight) if self.exact else ()
+        rest = tuple(b.arg(f"{side.name}_rest", self.dtype, side.shape) for side in sides) or None
         bias = b.arg("bias", self.dtype, (self.out_channels,)) if self.bias else None
         other = b.arg("other", self.dtype, (rows, self.out_channels)) if self.other else None
         out = b.arg("out", self.dtype, (rows * self.out_channels,))
@@ -118,7 +121,8 @@ class ConvolutionCase:
             return activated(value, self.activation)
 
         window = Window(data, self.pictures, self.image, self.filter, self.strides, self.pads[:2], self.dilation)
-        request = Request(window, Matrices(weight), 1, rows, self.out_channels, depth, out, finish, self.kind, other)
+        extents = 1, rows, self.out_channels, depth
+        request = Request(window, Matrices(weight), *extents, out, finish, self.kind, other, rest)
         return write_product(b, request, target, self.tile)
 
 
@@ -203,7 +207,7 @@ def product_cases() -> dict[str, list[ProductCase]]:
         T("fp16", 1, 64),
         T("fp16", 2, 192),
     ]
-    turns = [T("fp16", 2, 128, 2, True), T("fp16", 2, 256, 1, True), T("fp16", 2, 128, 1, True)]
+    turns = [T("fp16", 2, width, blocks, True) for width, blocks in ((128, 2), (256, 1), (128, 1), (64, 2))]
     splits = [T("fp16", w, n, split=s) for w, n in ((1, 64), (2, 64), (1, 32), (2, 128)) for s in (2, 4, 8)]
     follow: dict[str, Any] = {"bias": True, "other": True, "activation": "relu"}
     return {
@@ -234,9 +238,14 @@ def product_cases() -> dict[str, list[ProductCase]]:
             for turned in ((False, True), (True, False), (True, True))
             for tile in (T("bf16", 2, 128), T("bf16", 1, 64), T("bf16", 2, 128, 2, True))
         ],
+        "weights_by_columns": [
+            P(tile, 197, columns, depth, turned=(False, True), bias=True)
+            for tile in (*tiles, *turns, *(T("fp16", 1, n, split=s) for n in (64, 128) for s in (2, 4)))
+            for columns, depth in ((768, 3072), (2304, 768))
+        ],
         "exact": [
             P(tile, *shape, "tf32", bias=True, exact=True)
-            for tile in (T("tf32", 2, 256), T("tf32", 1, 64), T("tf32", 1, 64, split=4))
+            for tile in (T("tf32", 2, 128), T("tf32", 1, 64), T("tf32", 1, 64, split=4))
             for shape in ((200, 1000, 1096), (512, 768, 4096))
         ],
         "chosen": [P(None, *shape, kind, bias=True) for shape in SHAPES for kind in ("fp16", "tf32")],
@@ -266,6 +275,24 @@ def convolution_cases() -> dict[str, list[ConvolutionCase]]:
             C(tiles[2], (1, 9, 33, 64), 64, (3, 3), (3, 2), (3, 2, 1, 0), (1, 3)),
         ],
         "window_kinds": [C(T(k, 2, 64), square, 192, kind=k, other=True) for k in ("bf16", "tf32")],
+        "window_pixels": [  # several taps in a stage
+            C(tile, (2, 35, 35, channels), 64, filter, (1, 1), pads, kind=tile.kind, other=True)
+            for tile in (tiles[0], tiles[3], tiles[4], T("fp16", 2, 64, 2, True), T("bf16", 1, 64), T("tf32", 2, 64))
+            for channels, filter, pads in (
+                (16, (4, 4), (0, 0, 0, 0)),
+                (32, (4, 3), (1, 1, 2, 1)),
+                (8, (4, 4), (2, 2, 1, 1)),
+            )
+        ],
+        "window_exact": [
+            C(tile, pictures, channels, filter, strides, (1, 1, 1, 1), kind="tf32", other=True, exact=True)
+            for tile in (T("tf32", 2, 128), T("tf32", 1, 64), T("tf32", 1, 64, split=4))
+            for pictures, channels, filter, strides in (
+                (square, 192, (3, 3), (1, 1)),
+                ((2, 17, 11, 36), 72, (3, 3), (2, 1)),
+                ((2, 17, 11, 8), 64, (4, 4), (1, 1)),
+            )
+        ],
         "window_chosen": [
             C(None, (n, h, h, c), k, (r, r), (s, s), (r // 2,) * 4)
             for n in (1, 8)
@@ -285,6 +312,7 @@ def attention_cases() -> dict[str, list[AttentionCase]]:
             A(2, 3, 197, 64, tile=two),
             A(1, 2, 384, 64, tile=one),
             A(8, 12, 200, 64),
+            A(1, 12, 197, 64),
         ],
         "attention_bf16": [A(1, 2, 640, 128, "bf16", tile=two), A(1, 2, 640, 64, "bf16")],
         "attention_causal": [A(1, 2, 640, 128, "bf16", True, tile=two), A(2, 3, 200, 64, causal=True, tile=two)],

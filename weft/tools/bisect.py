@@ -23,12 +23,11 @@ from ..core.json_save import graph_to_json
 from ..core.symbol import Symbol, Variable
 from ..core.symbolic import bound_symbol, names_in
 from ..runtime.program import Array
-from .call_sizes import CallSizes
 from .compare import TOLERANCE, Blame, Comparison, compared, graph_outputs, joined, model_and_inputs
 from .differences import difference_of
 from .model_files import Shapes
 from .progress import Stages
-from .values import Compilation, Reference, visit_programs
+from .values import CallSizes, Compilation, Reference, visit_programs
 
 MOST_NODES = 4  # of a cut that is looked for first
 LARGEST = 12  # of one that is taken if no smaller one shows it

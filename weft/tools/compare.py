@@ -20,13 +20,22 @@ from ..compiler.model import CompiledModel
 from ..core.graph import Graph
 from ..core.ir import Node, NodeEntry
 from ..runtime.program import Array
-from .call_sizes import CallSizes
 from .differences import Difference, difference_of
 from .inputs import complete_inputs
 from .model_files import Shapes, arrays_of, model_as_read
 from .onnx_values import OrtValues
 from .progress import Stages
-from .values import Compilation, KeptValues, Reference, Walked, group_reference, plain_forms, visit_programs, walked
+from .values import (
+    CallSizes,
+    Compilation,
+    KeptValues,
+    Reference,
+    Walked,
+    group_reference,
+    plain_forms,
+    visit_programs,
+    walked,
+)
 
 TOLERANCE = 1e-3  # of the largest magnitude of a value, in float32
 OWN_PART = 0.1  # of it may be a single kernel's

@@ -35,11 +35,11 @@ def read_model(path: Path, params: Path | None, shapes: Shapes) -> tuple[Symbol,
         return read_script(path, {}, {**shapes, **likely_script_shapes(path, {}, shapes)}).model
     if params is None:
         return from_file(path, shapes)
-    if path.suffix.lower() == ".onnx":
-        raise InvalidValue(f"{path.name!r} holds its parameters itself", hint="leave --params out")
     for file in (path, params):
         if not file.is_file():
             raise NotFound(f"there is no file {file}")
+    if path.suffix.lower() == ".onnx":
+        raise InvalidValue(f"{path.name!r} holds its parameters itself", hint="leave --params out")
     data = params.read_bytes()
     if data[:8] == LIST_MAGIC.to_bytes(8, "little"):
         return _own_graph(path), load_param_dict(data)

@@ -14,6 +14,8 @@ import numpy as np
 
 from ..base.dtype import is_float
 from ..base.errors import Error, RunError, Unsupported
+from ..base.extents import evaluate
+from ..base.plan import At, BufferRef
 from ..base.stages import Stage, watched
 from ..compiler.assemble import Assembled, GroupSteps
 from ..compiler.model import CompiledModel
@@ -21,15 +23,67 @@ from ..compiler.prepare import Folded
 from ..core.fused import FusedGroup
 from ..core.graph import Graph
 from ..core.interpret import run_reference
-from ..core.ir import Node, NodeEntry
+from ..core.ir import Fact, Node, NodeEntry
 from ..core.passes import get_pass
+from ..core.schema import Params
+from ..core.symbol import Symbol
+from ..core.symbolic import bound_params, bound_symbol
 from ..runtime.cpu.stepping import Stepper
 from ..runtime.executor import Executor
 from ..runtime.program import Array, KernelInfo, Program
-from .call_sizes import CLOSED, CallSizes, sizes_of_call
+from ..te.extents import Extent
 
 Progress = Callable[[int, int], None]
 MOST_AXES = 5  # of values whose axes are tried in other orders
+
+
+# Open sizes
+
+
+class CallSizes(NamedTuple):
+    """What each name is, and each row of the program's table of sizes; nothing of either where nothing is open."""
+
+    names: Mapping[str, int]
+    rows: Sequence[int]
+
+    def number(self, size: Any) -> int:
+        """A dimension, an offset or a stride."""
+        if isinstance(size, (At, Extent)):
+            return self.rows[size.row]
+        return evaluate(size, self.names) if isinstance(size, str) else int(size)
+
+    def shape(self, fact: Fact) -> tuple[int, ...]:
+        assert fact.shape is not None
+        return tuple(self.number(dim) for dim in fact.shape if dim is not None)
+
+    def place(self, ref: BufferRef) -> BufferRef:
+        return BufferRef(ref.slot, self.number(ref.offset))
+
+    def params(self, node: Node) -> Params:
+        """The attributes of a node, as its operator's reference takes them."""
+        if node.op is None or not self.names:
+            return node.params
+        return bound_params(node.op.parse(node.attrs), self.number)
+
+    def subgraphs(self, node: Node) -> Sequence[Symbol]:
+        return [bound_symbol(subgraph, self.names) for subgraph in node.subgraphs] if self.names else node.subgraphs
+
+
+CLOSED = CallSizes({}, ())
+
+
+def sizes_of_call(program: Program, arrays: Mapping[str, Array]) -> CallSizes:
+    """What the sizes that a program leaves open are for these inputs."""
+    if program.plan.sizes is None:
+        return CLOSED
+    shapes = [arrays[spec.name].shape for spec in program.inputs]
+    rows = program.plan.sizes.numbers(program.sizes_of(shapes))
+    assert rows is not None  # as it is about to run on them
+    pairs = [pair for spec, shape in zip(program.inputs, shapes) for pair in zip(spec.shape, shape)]
+    return CallSizes({dim.name: size for dim, size in pairs if isinstance(dim, At) and dim.name}, rows)
+
+
+# How a model was compiled
 
 
 class PassRun(NamedTuple):
@@ -130,7 +184,7 @@ class _Watch:
         shared = id(program.facts)
         now.assembled, passes = next(pair for pair in self._assembled if id(pair[0].program.facts) == shared)
         now.program, now.passes[passes:] = program, []
-        self.made[shared], self._now = now, None
+        self.made[shared], self._now, self._assembled = now, None, []
 
 
 # The compiled program

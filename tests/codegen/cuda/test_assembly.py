@@ -46,6 +46,12 @@ KINDS = {
     "column sums": ("sum", [(65536, 768)], {"axis": 0}, False),
     "transpose": ("transpose", [(2048, 1024)], {}, False),
     "pool": ("max_pool2d", [(8, 64, 56, 56)], {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1)}, False),
+    "pool, channels last": (
+        "max_pool2d",
+        [(8, 56, 56, 64)],
+        {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1), "layout": "NHWC"},
+        True,
+    ),
     "convolution": (
         "conv2d",
         [(1, 16, 14, 14), (32, 16, 3, 3)],
@@ -74,6 +80,16 @@ def test_kinds_of_kernels(kind, dtype, tmp_path):
         assert made.stack == 0, made.log
         threads = prod(code.launch.threads)
         assert made.registers * RESIDENT <= target.registers or made.registers * threads <= target.registers
+
+
+def test_functions_are_as_exact_as_what_is_stored():
+    """Where all that a kernel reads and writes is short, float32 in between needs no more than the machine's exp2."""
+    target = CudaTarget()
+    for dtype, approximates in (("float16", True), ("bfloat16", True), ("float32", False)):
+        (kernel,) = kernels_of("softmax", [(512, 1024)], dtype, target)
+        text = CODEGEN.assemble(CODEGEN.emit(kernel, target), target)
+        assert (b"ex2.approx" in text) == approximates
+        assert b"max.NaN.f32" in text
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"])

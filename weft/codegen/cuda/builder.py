@@ -17,6 +17,7 @@ class CudaBuilder(Builder):
     has_masks = False
     has_library = False
     has_bfloats = True
+    has_propagating = True
     short_functions = SHORT_FUNCTIONS
 
     def __init__(self, target: CudaTarget) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from ...base.cuda_target import MAX_STATIC_SHARED, CudaTarget
+from ...base.dtype import FLOAT32
 from ...base.errors import Unsupported
 from ...te.grid import constant, grid_of
 from ...te.linear import scalar
@@ -19,7 +20,7 @@ from ...te.verify import verify
 from ..affine import sum_of
 from ..builder import Value
 from ..emit import KernelEmitter, Step
-from ..llvm_types import memory_type
+from ..llvm_types import HALF_FLOATS, memory_type
 from .builder import CudaBuilder
 from .templates.emit import emit_template, is_template
 
@@ -57,6 +58,8 @@ class _CudaEmitter(KernelEmitter):
 
     def __init__(self, kernel: Kernel, target: CudaTarget) -> None:
         super().__init__(kernel, CudaBuilder(target))
+        if all(buffer.dtype in HALF_FLOATS for buffer in kernel.buffers):  # float32 only holds what becomes short
+            self.b.short_floats = (*HALF_FLOATS, FLOAT32)
         self.target = target
         self.shared: list[str] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...base.cpu_target import CpuTarget
 from ...codegen.cpu.compile import CODEGEN
+from ...lower.cpu.apart import pays_apart
 from ...lower.cpu.dispatch import LOWERING
 from ...lower.cpu.layouts import LAYOUT_RULES
 from ...lower.cpu.weight_only.levels import LEVEL_RULES
@@ -18,4 +19,4 @@ PRECISIONS = {
     "bf16": Precision(("UseBfloat16",), further={"RoundImages": pairs_pay}),
     "fp16-weights": Precision(("UseFloat16",)),
 }
-CPU = Backend[CpuTarget](RUNTIME, LOWERING, CODEGEN, RULES, PRECISIONS)
+CPU = Backend[CpuTarget](RUNTIME, LOWERING, CODEGEN, RULES, PRECISIONS, pays_apart)

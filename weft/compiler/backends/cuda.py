@@ -9,10 +9,11 @@ from ...lower.cuda.layouts import LAYOUT_RULES
 from ...runtime.cuda.executor import RUNTIME
 from ..backend import Backend, Precision
 
+ALWAYS = ("PackProjections",)
 PRECISIONS = {
-    "fp32": Precision(),
-    "tf32": Precision(options={"precision": "tf32"}),
-    "fp16": Precision(("ComputeInFloat16",)),
-    "bf16": Precision(("ComputeInBfloat16",)),
+    "fp32": Precision(ALWAYS),
+    "tf32": Precision(ALWAYS, {"precision": "tf32"}),
+    "fp16": Precision((*ALWAYS, "ComputeInFloat16")),
+    "bf16": Precision((*ALWAYS, "ComputeInBfloat16")),
 }
 CUDA = Backend[CudaTarget](RUNTIME, LOWERING, CODEGEN, LAYOUT_RULES, PRECISIONS)

@@ -19,21 +19,25 @@ from ...core.ir import Fact
 from ...core.symbolic import names_in
 from ...frontend.specialise import specialised
 from ...passes.fuse import fusible_groups
+from ...passes.one_image import one_image
 from ...runtime.executor import Executor
 from ...runtime.loading import check_target, load_or_keep, runs_here
 from ...runtime.program import Array, Program, TensorSpec
 from ..assemble import assemble, fused_groups
+from ..backends import backend_of
 from ..constants import SharedConstants
 from ..control_flow import compile_parts
+from ..images import MOST_IMAGES, for_images
 from ..model_source import ModelSource
 from ..open.auto import Finished, Specialiser, Tried
 from ..open.part import OpenPrograms
 from ..prepare import as_arrays, prepare_typed, typed_graph
-from ..stages import reached
+from ..stages import is_watched, reached
 from .cut import is_whole
 from .ready import Key, Ready
 
 MAX_SPECIALISATIONS = 16
+ONE_BY_ONE_LEVEL = 3  # of optimisation, from which on images may be computed one by one
 NOTICED_SECONDS = 2.0  # of compiling in a run, from which on somebody may wonder
 
 _log = logging.getLogger("weft")
@@ -184,19 +188,39 @@ class Part(Ready):
         names: Mapping[str, int],
         progress: Progress | None,
     ) -> Program:
-        level, target = self.source.opt_level, self.source.target
         graph, params = self._typed(inputs, values, names)
         reached("types", infer, graph)
         reached("parameters", specialised, params, detail=True)
-        prepared = prepare_typed(graph, params, level, target, self.source.passes, self.shared)
-        groups = fused_groups(prepared.graph, target, level >= 1)
-        reached("groups", fusible_groups, groups)
-        program = assemble(
-            prepared.graph, groups, prepared.constants, target, progress, [inputs[name] for name in self.inputs]
-        )
+        program = self._one_by_one(graph, params, inputs, progress)
+        if program is None:
+            program = self._assembled(graph, params, [inputs[name] for name in self.inputs], progress)
         for name in program.written:
             self._states.setdefault(name, params[name].copy())
         return program
+
+    def _one_by_one(
+        self, graph: Graph, params: Mapping[str, Array], inputs: Mapping[str, TensorSpec], progress: Progress | None
+    ) -> Program | None:
+        """The program that computes several images one by one, where that is faster. Whoever looks at values is shown
+        those of all images at once."""
+        pays = backend_of(self.source.target).pays_apart
+        if pays is None or self.source.opt_level < ONE_BY_ONE_LEVEL or is_watched():
+            return None
+        found = one_image(graph, self.inputs)
+        if found is None or found[0] > MOST_IMAGES or not pays(graph, found[0], self.inputs, self.source.target):
+            return None
+        count, alone = found
+        specs = [inputs[name]._replace(shape=(1, *inputs[name].shape[1:])) for name in self.inputs]
+        return for_images(self._assembled(alone, params, specs, progress), count)
+
+    def _assembled(
+        self, graph: Graph, params: Mapping[str, Array], inputs: Sequence[TensorSpec], progress: Progress | None
+    ) -> Program:
+        level, target = self.source.opt_level, self.source.target
+        prepared = prepare_typed(graph, params, level, target, self.source.passes, self.shared, late=True)
+        groups = fused_groups(prepared.graph, target, level >= 1)
+        reached("groups", fusible_groups, groups)
+        return assemble(prepared.graph, groups, prepared.constants, target, progress, inputs)
 
     def _loaded(self, make: Callable[[], Program], start: int) -> Executor:
         """A program that is made now, ready to run."""
@@ -228,6 +252,11 @@ class Part(Ready):
         read = set(symbol.list_input_names())
         shapes = {name: spec.extents for name, spec in inputs.items() if name in read and name not in arrays}
         return typed_graph(symbol, arrays, shapes, {}), arrays
+
+    def forget_weights(self) -> None:
+        """Lets go of parameters: there is code for all that it may be asked."""
+        self.source, self.shared = self.source._replace(params={}), SharedConstants({})
+        self._open = None
 
     def close(self) -> None:
         """Gives the memory of code and workspaces back, as soon as calls that now run are done."""

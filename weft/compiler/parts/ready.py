@@ -98,6 +98,9 @@ class Ready:
         """Has a program for inputs of these shapes."""
         self.executors[key] = self.last = executor
 
+    def forget_weights(self) -> None:
+        """Lets go of parameters, of which the code there is has its own."""
+
     @property
     def tried(self) -> list[Any]:
         """What came of sizes that might have programs of their own."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...base.errors import RunError
-from ...base.ndarray import NDArray, empty
+from ...base.ndarray import ALIGNMENT, NDArray, empty
 
 LARGE = 1 << 20  # bytes of a tensor, from which on it is read by itself
 WINDOW = 1 << 16
@@ -56,7 +56,7 @@ def read_without_large(path: Path) -> WithoutLarge | None:
 class _Cutter:
     def __init__(self, file: BufferedReader) -> None:
         self.file = file
-        self.tensors: dict[int, NDArray] = {}
+        self.raw: dict[int, _Field] = {}  # of large initialisers, by position
         self._window, self._at = b"", 0
 
     def model(self, size: int) -> WithoutLarge | None:
@@ -70,9 +70,9 @@ class _Cutter:
                 continue
             graphs += 1
             parts += _delimited(GRAPH, self._graph(field))
-        if graphs != 1 or not self.tensors:
+        if graphs != 1 or not self.raw:
             raise _Odd
-        return WithoutLarge(b"".join(parts), self.tensors)
+        return WithoutLarge(b"".join(parts), self._read_tensors())
 
     def _graph(self, graph: _Field) -> list[bytes]:
         parts: list[bytes] = []
@@ -82,7 +82,7 @@ class _Cutter:
                 continue
             raw = self._raw_data(field)
             if raw is not None:
-                self.tensors[number] = self._tensor(raw)
+                self.raw[number] = raw
                 empty_raw = bytes([RAW_DATA << 3 | BYTES, 0])
                 before, after = (field.content, raw.start), (raw.end, field.end)
                 kept = [self._read(*before), empty_raw, self._read(*after)]
@@ -100,12 +100,18 @@ class _Cutter:
             return None
         return raw[0] if raw[0].end - raw[0].content >= LARGE else None
 
-    def _tensor(self, raw: _Field) -> NDArray:
-        tensor = empty((raw.end - raw.content,), "uint8")
-        self.file.seek(raw.content)
-        if self.file.readinto(tensor.numpy().data) != tensor.nbytes:
-            raise _Odd
-        return tensor
+    def _read_tensors(self) -> dict[int, NDArray]:
+        """All of them in one piece of memory: the system gives a large one in large pages, and many small ones not."""
+        sizes = [-(-(raw.end - raw.content) // ALIGNMENT) * ALIGNMENT for raw in self.raw.values()]
+        memory, start, tensors = empty((sum(sizes),), "uint8").numpy(), 0, {}
+        for (number, raw), size in zip(self.raw.items(), sizes):
+            tensor = memory[start : start + raw.end - raw.content]
+            self.file.seek(raw.content)
+            if self.file.readinto(tensor.data) != tensor.nbytes:
+                raise _Odd
+            tensors[number] = NDArray(tensor)
+            start += size
+        return tensors
 
     # The wire format
 

@@ -157,12 +157,20 @@ def _is_dense(reads: Sequence[Load], var: Var) -> bool:
 def _cost(axis: Axis, body: Stmt, lanes: int) -> float:
     """Of one element's worth of work, counting lanes that do nothing."""
     total = 1.0
-    for load in reduction_of(_in_lanes(axis, body, lanes)[0]).loads:
-        distance = step(load, _LANE)
+    for distance in _distances(axis, body, lanes):
         vector = BROADCAST_COST if distance == 0 else 1.0 if distance == 1 else lanes * GATHER_COST
         total += vector
     full, rest = divmod(axis.extent, lanes)
     return total * (full + bool(rest)) / axis.extent
+
+
+def _distances(axis: Axis, body: Stmt, lanes: int) -> list[int | None]:
+    """How far apart neighbouring lanes read, for each load: as far as neighbours of the axis, if that can be told of
+    all; else by the body in lanes, which may say more."""
+    found = [step(load, axis.var) for load in reduction_of(body).loads]
+    if None not in found:
+        return found
+    return [step(load, _LANE) for load in reduction_of(_in_lanes(axis, body, lanes)[0]).loads]
 
 
 _LANE = Var("lane")

@@ -2,13 +2,16 @@
 
 Convolutions work on pictures whose channels are next to each other, which tensor maps read by windows; channels are
 rounded up to what such maps take. A first layer of few channels and strides of two takes each square of four pixels for
-one pixel of four times as many channels. With constant filters all that is done to them is done once.
+one pixel of four times as many channels; windows that do not overlap are taken for pixels as a whole. With constant
+filters all that is done to them is done once. Pools stay between convolutions without a copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from math import prod
 from typing import Any
 
 from ...base.cuda_target import CudaTarget
@@ -21,12 +24,14 @@ from ...core.symbol import Symbol
 from ...ops.nn import conv  # noqa: F401  the operators used here
 from ...ops.nn._convolution import convolution_of
 from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
+from .masters import MAX_STRIDE
 from .product import COPY_BYTES, KINDS
 
 NHWC = {"layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
 NHWC_GROUPED = {"layout": "NHWC", "kernel_layout": "HWIO", "out_layout": "NHWC"}
 RESULT_CHANNELS = 8  # what results are multiples of, so that they are stored by tensor maps
 STEM_CHANNELS = 4  # up to which squares of pixels are taken together
+PATCH_CHANNELS = 16  # from which on windows that do not overlap are copied as others are
 
 
 def channels_last_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CudaTarget) -> Symbol | None:
@@ -39,7 +44,10 @@ def channels_last_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], tar
     if params.groups > 1:
         return Op.get("conv2d")(data, weight, *bias, **{**canonical(params), **NHWC_GROUPED})
     channels, axis, unit = shape[1], 1, COPY_BYTES // dtype.itemsize
-    if _is_stem(params, channels):
+    if _is_apart(params, channels):
+        channels, axis = channels * prod(params.kernel_size), 3
+        data, weight, params = _of_patches(params, data, weight, shape)
+    elif _is_stem(params, channels):
         data, weight, params = _of_squares(params, data, weight, shape)
         channels, axis = 4 * channels, 3
     data, weight = (_with_zeros(side, axis, -channels % unit) for side in (data, weight))
@@ -77,8 +85,7 @@ def _of_squares(params: Any, data: Symbol, weight: Symbol, shape: Sequence[int])
     around = tuple(
         (window.before, max(need - extent - window.before, 0)) for window, need, extent in zip(windows, needed, extents)
     )
-    padded = Op.get("pad")(data, pad_width=((0, 0), (0, 0), *around))
-    cut = Op.get("strided_slice")(padded, begin=(0, 0, 0, 0), end=(count, channels, *needed))
+    cut = _cut(data, around, (count, channels, *needed))
     filters = Op.get("pad")(
         weight, pad_width=((0, 0), (0, 0), *((0, tap - window.size) for tap, window in zip(taps, windows)))
     )
@@ -86,6 +93,50 @@ def _of_squares(params: Any, data: Symbol, weight: Symbol, shape: Sequence[int])
     size = (taps[0] // 2, taps[1] // 2)
     changed = replace(params, kernel_size=size, strides=(1, 1), padding=(0, 0))
     return squares[0], squares[1], changed
+
+
+def _cut(data: Symbol, around: Sequence[tuple[int, int]], shape: Sequence[int]) -> Symbol:
+    """Pictures with zeros around them, and no more than is read of them."""
+    padded = Op.get("pad")(data, pad_width=((0, 0), (0, 0), *around))
+    return Op.get("strided_slice")(padded, begin=(0, 0, 0, 0), end=tuple(shape))
+
+
+def _is_apart(params: Any, channels: int) -> bool:
+    """Whether windows do not overlap, and copies by windows would be mostly empty or reach too far."""
+    windows = convolution_of(params).windows
+    apart = all(w.size <= w.stride and (w.dilation == 1 or w.size == 1) for w in windows)
+    far = max(w.stride for w in windows) > MAX_STRIDE
+    return apart and (far or channels < PATCH_CHANNELS) and prod(w.size for w in windows) > 1
+
+
+def _of_patches(params: Any, data: Symbol, weight: Symbol, shape: Sequence[int]) -> tuple[Symbol, Symbol, Any]:
+    """A convolution whose windows do not overlap as one of 1 x 1: a window is a pixel, its channels in the order of
+    the filter, which stays as it is."""
+    windows = convolution_of(params).windows
+    (count, channels, *extents), strides = shape, [window.stride for window in windows]
+    results = [int(window.out_extent(extent) or 0) for window, extent in zip(windows, extents)]
+    needed = [result * stride for result, stride in zip(results, strides)]
+    around = [(w.before, max(need - extent - w.before, 0)) for w, need, extent in zip(windows, needed, extents)]
+    cut = _cut(data, around, (count, channels, *needed))
+    split = Op.get("reshape")(cut, shape=(count, channels, results[0], strides[0], results[1], strides[1]))
+    patches = Op.get("transpose")(split, axes=(0, 2, 4, 1, 3, 5))
+    sizes = params.kernel_size
+    if tuple(sizes) != tuple(strides):
+        patches = Op.get("strided_slice")(patches, begin=(0,) * 6, end=(count, *results, channels, *sizes))
+    depth = channels * prod(sizes)
+    pixels = Op.get("reshape")(patches, shape=(count, *results, depth))
+    filters = Op.get("reshape")(weight, shape=(params.channels, 1, 1, depth))
+    return pixels, filters, replace(params, kernel_size=(1, 1), strides=(1, 1), padding=(0, 0), dilation=(1, 1))
+
+
+def channels_last_pool(
+    params: Any, inputs: Symbol, facts: Sequence[Fact], target: CudaTarget, name: str
+) -> Symbol | None:
+    """A pool of what other operators give: convolutions have channels last, and so has it."""
+    shape, dtype = facts[0].shape, facts[0].dtype
+    if params.layout != "NCHW" or dtype not in KINDS or not is_static(shape) or inputs.outputs[0].node.op is None:
+        return None
+    return Op.get(name)(inputs, **{**canonical(params), "layout": "NHWC"})
 
 
 def _squares(x: Symbol, shape: Sequence[int]) -> Symbol:
@@ -107,4 +158,9 @@ def turned_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: Cu
     return Op.get("matmul")(data, turned, transpose_b=True)
 
 
-LAYOUT_RULES = {"conv2d": channels_last_conv2d, "matmul": turned_matmul}
+POOLS = "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d"
+LAYOUT_RULES: dict[str, Callable[[Any, Symbol, Sequence[Fact], CudaTarget], Symbol | None]] = {
+    "conv2d": channels_last_conv2d,
+    "matmul": turned_matmul,
+    **{name: partial(channels_last_pool, name=name) for name in POOLS.split()},
+}

@@ -93,8 +93,6 @@ def _by_tensor_cores(group: FusedGroup, fact: Facts, target: CudaTarget) -> list
     if not _fits(multiplied):
         return None
     if dtype == FLOAT32 and target.precision == "fp32":
-        if multiplied.a.window is not None:
-            return None  # three passes go over matrices, not over windows
         multiplied = _with_rests(multiplied, target)
     return [*multiplied.before, _written(group, fact, multiplied, target)]
 

@@ -22,6 +22,7 @@ KINDS = {DTYPES["float16"]: "fp16", DTYPES["bfloat16"]: "bf16", FLOAT32: "tf32"}
 ELEMENTS = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tfloat32"}
 COPY_BYTES = 16  # what strides of copied tensors are multiples of
 RUN = 8  # neighbours that are stored at once where sums are split
+MAX_EXACT = 64  # sums of a thread that are made in parts: it has as many again
 
 
 class Matrices(NamedTuple):
@@ -133,12 +134,14 @@ def _best_tile(request: Request, target: CudaTarget) -> Tile:
 def _k_blocks(request: Request, tile: Tile) -> int:
     """Stages of one pass over k."""
     if isinstance(request.a, Window):
-        return request.a.filter[0] * request.a.filter[1] * -(-request.a.channels // tile.depth)
+        return request.a.k_blocks(tile)
     return -(-request.depth // tile.depth)
 
 
 def _suits(request: Request, tile: Tile, target: CudaTarget) -> bool:
     if tile.split > 1 and request.columns % RUN:
+        return False
+    if request.rest and (tile.accumulators > MAX_EXACT or tile.alternate):
         return False
     staged = _is_staged(request, tile)
     beside = request.beside is not None and staged
@@ -180,8 +183,10 @@ def _window_map(buffer: int, window: Window, tile: Tile, element: str) -> Tensor
         upper.append(last - (extent - 1))
     lower = (-window.pads[1], -window.pads[0])
     steps = (1, window.strides[1], window.strides[0], 1)
-    dims, box = (channels, width, height, count), (tile.depth, tile.rows)
-    return TensorMap(buffer, element, dims, strides, box, steps=steps, corners=(lower, (upper[0], upper[1])))
+    together = window.taps_together(tile)
+    dims, box = (channels, width, height, count), (tile.depth // together, tile.rows)
+    corners = (lower, (upper[0], upper[1]))
+    return TensorMap(buffer, element, dims, strides, box, ROW_BYTES // together, steps=steps, corners=corners)
 
 
 def _result_map(request: Request, buffer: int) -> TensorMap:

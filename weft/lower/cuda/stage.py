@@ -14,7 +14,7 @@ from ..axes import extents_of, peeled, reductions, simplified
 from ..group import LoweredKernel, Strides, stage_buffers
 from .aligned import with_alignment
 from .grid import over_elements
-from .pointwise import pointwise_kernel
+from .pointwise import in_vectors, pointwise_kernel, vector_lanes
 from .reduction import found_row, is_worth_rows, row_reduction
 
 
@@ -35,4 +35,7 @@ def stage_kernel(
     row = found_row(body)
     if row is not None and is_worth_rows(row, axes, target):
         return LoweredKernel(row_reduction(name, held, axes, row, target), arguments, work)
+    lanes = vector_lanes(axes, body, target)
+    if lanes > 1:
+        axes, body = in_vectors(axes, body, lanes)
     return LoweredKernel(over_elements(name, held, axes, body, target), arguments, work)

@@ -26,6 +26,7 @@ from ..program import Array, Program
 from ..registry import Runtime
 from .arenas import NONE, Arenas
 from .compatible import check_target
+from .image_runs import KERNEL, SharedRuns, shared_runs
 from .jit import Library, load_object
 from .pool import thread_count, thread_pool
 from .walk_code import Words, run_table
@@ -65,13 +66,19 @@ class CpuExecutor(Executor):
 
     def _prepare(self) -> None:
         """Makes what depends on the sizes."""
-        slots = self.program.plan.slots
+        plan, slots = self.program.plan, self.program.plan.slots
+        library = self._loaded.library
+        self._shared: SharedRuns | None = None
+        if library is not None:
+            self._shared = shared_runs(plan, library, self.threads, self._loaded.costs)
         self._segments = self._tables()
         self._slots_of = {
             role: [i for i, slot in enumerate(slots) if slot.role == role]
             for role in ("input", "output", "constant", "arena")
         }
-        self._arena_bytes = known(self.program.plan.arena_bytes)
+        self._arena_bytes = known(plan.arena_bytes)
+        if self._shared is not None:
+            self._arena_bytes = self._shared.arenas * self._shared.arena_bytes
         self._arena_offsets = np.array([known(slots[i].offset) for i in self._slots_of["arena"]], np.int64)
         self._workspaces: deque[_Workspace] = deque()
 
@@ -84,18 +91,25 @@ class CpuExecutor(Executor):
     def _tables(self) -> list[int | HostStep]:
         """Addresses of tables of kernels, and host steps, in order."""
         segments: list[int | HostStep] = []
-        plan = self.program.plan
-        for part in plan.segments():
+        for part in self.program.plan.segments() if self._shared is None else self._shared.segments:
             if isinstance(part, HostStep):
                 segments.append(part)
                 continue
-            library = self._loaded.library
-            assert library is not None
-            words = run_table(part, len(plan.slots), library.address, self._loaded.costs)
+            words = run_table(part, self._slot_count, self._address, self._loaded.costs)
             if words is not None:
                 self._runs.append(words)
                 segments.append(words.ctypes.data)
         return segments
+
+    def _address(self, kernel: str) -> int:
+        library = self._loaded.library
+        assert library is not None
+        return self._pool.address(kernel) if kernel == KERNEL else library.address(kernel)
+
+    @property
+    def _slot_count(self) -> int:
+        """Slots that a table is walked over: those of the plan, and where runs are shared one for what is free."""
+        return len(self.program.plan.slots) + (self._shared is not None)
 
     @property
     def workspace_bytes(self) -> int:
@@ -224,7 +238,9 @@ class _Workspace:
     def __init__(self, executor: CpuExecutor, table: _Extended | None = None) -> None:
         plan = executor.program.plan
         most = max((len(step.buffers) for step in plan.steps), default=0)
-        self.words = np.zeros(len(plan.slots) + most if table is None else table.slots, np.int64)
+        shared = executor._shared
+        most = most if shared is None else max(most, executor._slot_count)
+        self.words = np.zeros(executor._slot_count + most if table is None else table.slots, np.int64)
         self.address = self.words.ctypes.data
         self.table = memoryview(self.words.data)  # faster for single ones
         first = table.words.ctypes.data if table is not None else executor._segments[0] if executor.is_native else None
@@ -234,6 +250,9 @@ class _Workspace:
         self.keeps: NDArray | None = None  # an arena that no other call uses
         for slot, array in zip(executor._slots_of["constant"], executor._loaded.constants):
             self.table[slot] = array.address
+        if shared is not None:
+            self.free = np.array([shared.all_free], np.int64)
+            self.table[len(plan.slots)] = self.free.ctypes.data
 
     def use(self, executor: CpuExecutor, arena: int) -> None:
         """Has the values between inputs and outputs in an arena."""

@@ -18,6 +18,7 @@ from ...base.errors import InvalidType, InvalidValue
 from ...base.forks import held_lock
 from ...base.machine import usable_cores
 from .freed_memory import keep_freed_memory
+from .image_runs import RUNS_IR
 from .jit import load_ir
 from .pool_code import has_threads, pool_ir
 from .pool_state import OFFSETS, STATE_BYTES
@@ -32,10 +33,10 @@ class ThreadPool:
     table, which `walk_code.py` describes."""
 
     def __init__(self) -> None:
-        names = ["weft_parallel", "weft_walk"]
+        names = ["weft_parallel", "weft_walk", "weft_runs"]
         if has_threads():
             names += ["weft_worker", "weft_stop", "weft_try_lock", "weft_set_workers"]
-        library = load_ir(pool_ir() + walk_ir(), names)
+        library = load_ir(pool_ir() + walk_ir() + RUNS_IR, names)
         # Sleeping workers return into this code, so it must outlive everything else.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
         self._addresses = {name: library.address(name) for name in names}
@@ -48,6 +49,10 @@ class ThreadPool:
         self.walk = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, long)(self._addresses["weft_walk"])
         self._lock = held_lock("table")
         self._reset()
+
+    def address(self, name: str) -> int:
+        """Where a function of the pool is."""
+        return self._addresses[name]
 
     def _reset(self) -> None:
         """The state of a pool without workers; `pointer` stays the same."""

@@ -56,7 +56,8 @@ class EncodedMap:
                 lower, upper = ((c_int * (rank - 2))(*corner) for corner in found.corners)
                 arguments = (dims, strides, lower, upper, *found.box, steps, *modes)
                 name = "cuTensorMapEncodeIm2col"
-            context.driver.call(name, self.address, _ELEMENTS[found.element], rank, at, *arguments)
+            with context:
+                context.driver.call(name, self.address, _ELEMENTS[found.element], rank, at, *arguments)
             self._shows = address
         except Error as error:
             raise InvalidValue(

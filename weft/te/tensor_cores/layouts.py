@@ -43,6 +43,16 @@ def descriptor(leading: int, stride: int, swizzle: int = ROW_BYTES) -> int:
     return bits - (1 << 64) if bits >> 63 else bits
 
 
+def described(address: Any) -> Any:
+    """An address of shared memory as descriptors hold it, in 14 bits. In a cluster the bits above 24 are the rank of
+    the block; they would run into the next field.
+
+    >>> described(0x2000 + 16), described((3 << 24) + 0x2000 + 16)
+    (513, 513)
+    """
+    return address // CHUNK_BYTES % (1 << 14)
+
+
 def accumulator_row(thread: Any, number: int = 0) -> Any:
     """The row, of 64, of a thread's accumulator; `thread` counts within its warpgroup."""
     return thread // WARP * 16 + thread % WARP // 4 + number // 2 % 2 * 8

@@ -18,6 +18,7 @@ MAX_STAGES = 8
 ALIGNMENT = 1024  # of tiles: what permutations of chunks count from
 BARRIER_BYTES = 256
 SPLIT_GAP = 4  # floats between rows of partial sums, so that they lie in different banks
+PIXELS = (32, 64)  # bytes of pixels of which a stage has several: what permutations of chunks can span
 UNITS = {"fp16": 2, "bf16": 2, "tf32": 4}  # bytes of an element, by the kind of product
 
 
@@ -132,6 +133,17 @@ class Window:
         """Of a pixel. Each tap is read in blocks of `Tile.depth`, the last of which may be short."""
         return self.pictures[3]
 
+    def taps_together(self, tile: Tile) -> int:
+        """How many taps a stage has: more than one where so many pixels fill a row of it."""
+        pixel, taps = self.channels * tile.item_bytes, self.filter[0] * self.filter[1]
+        together = ROW_BYTES // pixel if pixel in PIXELS else 1
+        return together if taps % together == 0 else 1
+
+    def k_blocks(self, tile: Tile) -> int:
+        """Stages that go over all taps."""
+        taps, together = self.filter[0] * self.filter[1], self.taps_together(tile)
+        return taps // together if together > 1 else taps * -(-self.channels // tile.depth)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Beside:
@@ -192,8 +204,7 @@ class Product(WholeKernel):
     def k_blocks(self) -> int:
         """Stages that one sum takes, of one pass."""
         if isinstance(self.a, Window):
-            taps = self.a.filter[0] * self.a.filter[1]
-            return taps * -(-self.a.channels // self.tile.depth)
+            return self.a.k_blocks(self.tile)
         return -(-self.depth // self.tile.depth)
 
     @property

@@ -24,6 +24,7 @@ from ....te.tensor_cores.layouts import (
     WARP,
     WARPGROUP,
     accumulator_row,
+    described,
     descriptor,
     lesser,
     matrix_address,
@@ -234,7 +235,7 @@ wgmma.wait_group.sync.aligned 0;
 }}"""
 
     def _described(self, address: Expr, fields: int) -> Value:
-        low = self.w.wide(address // CHUNK_BYTES)
+        low = self.w.wide(described(address))
         return self.w.b.binary("or", low, self.w.b.const("i64", 1, fields))
 
     def _weigh(self, k: Loop, scores: list[Value], sums: int) -> None:

@@ -21,7 +21,9 @@ from ....te.tensor_cores.layouts import (
     ROW_BYTES,
     WARP,
     WARPGROUP,
+    described,
     descriptor,
+    lesser,
     ring_place,
     split_bound,
     tile_place,
@@ -37,6 +39,7 @@ from .writer import UINT32, Loop, u32
 
 BARRIER = 8  # bytes
 K_STEPS = ROW_BYTES // K_STEP_BYTES
+PART = 8  # stages whose products are summed by tensor cores alone, where float32 stays float32
 TURN_BARRIER = 3  # the first of the named barriers at which warpgroups wait for their turn
 
 
@@ -67,6 +70,8 @@ class ProductWriter:
             self.block_number = w.let("unit", self.block_number // self.tile.split)
             self.blocks = w.let("units", self.blocks // self.tile.split)
         self.warpgroup = w.let("warpgroup", self.thread_number // WARPGROUP)
+        self.together = plan.a.taps_together(self.tile) if isinstance(plan.a, Window) else 1
+        self.line = ROW_BYTES // self.together  # bytes of a row of the first operand that lie together
         down, across = plan.tiles
         self.tiles = u32(down * across * plan.batch)
         self.k_blocks = plan.k_blocks * len(plan.passes)
@@ -138,6 +143,7 @@ class ProductWriter:
         origin: tuple[Expr, ...] = ()
         if window is not None:
             origin = tuple(w.let("origin", at) for at in window_origin(row, window.image, window.strides, window.pads))
+        if window is not None and self.together == 1:
             blocks = -(-window.channels // self.tile.depth)
             begin = first % plan.k_blocks if len(plan.passes) > 1 else first
             tap = begin // blocks
@@ -149,15 +155,20 @@ class ProductWriter:
             w.asm(asm.EXPECT.format(bytes=self.tile.stage_bytes), full)
             block, maps = self._pass_of(k.block)
             depth = block * self.tile.depth
-            if window is not None:
+            if window is not None and self.together > 1:
+                for number in range(self.together):
+                    at = w.let("tap", block * self.together + number)
+                    place = u32(0), at // window.filter[1], at % window.filter[1]
+                    self._copy_window(k, full, window, maps[0], origin, place, number)
+            elif window is not None:
                 tap = k.down * window.filter[1] + k.across
                 depth = tap * window.channels + k.channel * self.tile.depth
-                self._copy_window(k, full, window, maps[0], origin)
+                self._copy_window(k, full, window, maps[0], origin, (k.channel, k.down, k.across))
             else:
                 self._copy_matrix(k, full, plan.a, maps[0], depth, row, batch, self.memory.a, self.tile.rows)
             self._copy_matrix(k, full, plan.b, maps[1], depth, column, batch, self.memory.b, self.tile.width)
             self._advance(k)
-            if window is not None:
+            if window is not None and self.together == 1:
                 self._advance_window(k, window)
         turn.next(tile=turn.tile + self.blocks, stage=k.stage, phase=k.phase)
 
@@ -190,15 +201,19 @@ class ProductWriter:
         self.w.e.variables[self.plan.batch_at] = scalar(Linear(0, {self.w.wide(batch): 1}))
         return self.w.let("matrix", cast(matrix, UINT32))
 
-    def _copy_window(self, k: Loop, full: Expr, window: Window, chosen: Value, origin: tuple[Expr, ...]) -> None:
-        w = self.w
+    def _copy_window(
+        self, k: Loop, full: Expr, window: Window, chosen: Value, origin: tuple[Expr, ...], place: Any, tap: int = 0
+    ) -> None:
+        """The pixels of one tap, at a block of channels, a row and a column of the filter."""
+        w, (channel, down, across) = self.w, place
         picture, top, left = origin
-        to = w.let("to", self.base + self.memory.a + k.stage * (self.tile.rows * ROW_BYTES))
+        start = self.memory.a + tap * self.tile.rows * self.line
+        to = w.let("to", self.base + start + k.stage * (self.tile.rows * ROW_BYTES))
         offsets = [
             w.b.convert("trunc", w.value(at * step), "i16")
-            for at, step in ((k.across, window.dilation[1]), (k.down, window.dilation[0]))
+            for at, step in ((across, window.dilation[1]), (down, window.dilation[0]))
         ]
-        w.asm(asm.window_load(), to, chosen, k.channel * self.tile.depth, left, top, picture, full, *offsets)
+        w.asm(asm.window_load(), to, chosen, channel * self.tile.depth, left, top, picture, full, *offsets)
 
     def _advance(self, k: Loop) -> None:
         following = k.stage + 1
@@ -253,7 +268,7 @@ class ProductWriter:
         sums = Sums(self, batch, row, column)
         if self.plan.beside is not None and self.plan.out_map is not None:
             sums.copy_beside()
-        values, stage_after, phase_after = self._inner_loop(stage, phase, count)
+        values, stage_after, phase_after = self._sums(stage, phase, count)
         if not tile.alternate:
             turn.next(stage=w.named("stage", stage_after), phase=w.named("phase", phase_after))
         if tile.split > 1:
@@ -263,20 +278,35 @@ class ProductWriter:
         else:
             store_staged(sums, values, turn.beside)
 
+    def _sums(self, stage: Expr, phase: Expr, count: Expr) -> tuple[list[Value], Value, Value]:
+        """The sums of a tile, and the stage and phase after it. Tensor cores cut off what sums cannot hold, always in
+        one direction: those that stay float32 are made in parts, which are added as float32 is."""
+        if len(self.plan.passes) == 1:
+            return self._inner_loop(stage, phase, count)
+        w, names = self.w, [f"sum{number}" for number in range(self.tile.accumulators)]
+        zero = w.b.const("float", 1, 0.0)
+        with w.repeat(lambda k: k.left > 0, left=count, stage=stage, phase=phase, **dict.fromkeys(names, zero)) as k:
+            part = w.let("part", lesser(k.left, u32(PART)))
+            values, stage_after, phase_after = self._inner_loop(k.stage, k.phase, part)
+            k.next(left=k.left - part, stage=w.named("stage", stage_after), phase=w.named("phase", phase_after))
+            k.next(**{name: w.b.add(w.value(k.carried[name]), value) for name, value in zip(names, values)})
+        return [w.value(k.carried[name]) for name in names], w.value(k.stage), w.value(k.phase)
+
     def _descriptors(self) -> tuple[Value, Value]:
         """Of both operands at the first stage of the ring."""
         w, tile = self.w, self.tile
-        own = u32(0) if tile.alternate else self.warpgroup * (tile.own_rows * ROW_BYTES)
+        own = u32(0) if tile.alternate else self.warpgroup * (tile.own_rows * self.line)
         made = []
-        for side, start in ((self.plan.a, own + self.memory.a), (self.plan.b, u32(self.memory.b))):
+        sides = (self.plan.a, own + self.memory.a, self.line), (self.plan.b, u32(self.memory.b), ROW_BYTES)
+        for side, start, line in sides:
             turned = getattr(side, "turned", False)
-            high = descriptor(PANEL_BYTES if turned else CHUNK_BYTES, CORE_ROWS * ROW_BYTES)
-            low = w.wide((self.base + start) // CHUNK_BYTES)
+            high = descriptor(PANEL_BYTES if turned else CHUNK_BYTES, CORE_ROWS * line, line)
+            low = w.wide(described(self.base + start))
             made.append(w.b.binary("or", low, w.b.const("i64", 1, high)))
         return made[0], made[1]
 
     def _inner_loop(self, stage: Expr, phase: Expr, count: Expr) -> tuple[list[Value], Value, Value]:
-        """The sums of a tile, and the stage and phase after it."""
+        """The sums of so many stages, and the stage and phase after them."""
         w, tile, sums = self.w, self.tile, self.tile.accumulators
         a, b = self._descriptors()
         names = ["stage", "phase", "a", "b", "full", "empty", "stage0", "phase0", "count", "elected", "mine", "others"]
@@ -340,14 +370,22 @@ add.u32 bar, bar, {at["empty"]};
         tile, plan, lines = self.tile, self.plan, list[str]()
         turned = getattr(plan.a, "turned", False), plan.b.turned
         flags = () if tile.kind == "tf32" else turned
-        steps = [(16 * ROW_BYTES if side else K_STEP_BYTES) // CHUNK_BYTES for side in turned]
+        places = [[step * 16 * ROW_BYTES if side else self._along(step) for step in range(K_STEPS)] for side in turned]
+        if not turned[1]:
+            places[1] = [step * K_STEP_BYTES for step in range(K_STEPS)]
         each = tile.width // 2
         for step in range(K_STEPS):
             for block in range(tile.blocks):
                 if block:
-                    lines.append(f"add.s64 x, a, {block * PANEL_BYTES // CHUNK_BYTES};")
+                    lines.append(f"add.s64 x, a, {block * PANEL_ROWS * self.line // CHUNK_BYTES};")
                 keeps, own = ("adds" if step == 0 else "always"), asm.registers(block * each, each)
                 lines.append(asm.multiply(tile.kind, tile.width, own, "x" if block else "a", "b", keeps, flags))
             if step < K_STEPS - 1:
-                lines += [f"add.s64 {side}, {side}, {more};" for side, more in zip("ab", steps)]
+                more = [(at[step + 1] - at[step]) // CHUNK_BYTES for at in places]
+                lines += [f"add.s64 {side}, {side}, {count};" for side, count in zip("ab", more)]
         return "\n".join(lines)
+
+    def _along(self, step: int) -> int:
+        """Where in a stage a step of k of the first operand begins: pixels of one tap lie behind those of another."""
+        tap, within = divmod(step * K_STEP_BYTES, self.line)
+        return tap * self.tile.rows * self.line + within
