@@ -191,6 +191,35 @@ def test_columns_in_tiles_and_a_rest(width):
     np.testing.assert_allclose(model.run({"x": x})[0], want, rtol=1e-4, atol=1e-4)
 
 
+GRADIENTS = {  # channels read and made, kernel, stride, padding, dilation, groups
+    "dense": (24, 20, 3, 1, 1, 1, 1),
+    "strided": (8, 20, 4, 2, 1, 1, 1),
+    "apart": (6, 9, 3, 2, 2, 2, 3),
+    "planes": (12, 12, 3, 2, 1, 1, 12),
+}
+
+
+@pytest.mark.parametrize("case", GRADIENTS.values(), ids=GRADIENTS)
+def test_gradients_of_images_of_any_size(case):
+    inputs, outputs, kernel, stride, pad, dilation, groups = case
+    rng = np.random.default_rng(5)
+    attrs = {"channels": outputs, "kernel_size": (kernel, kernel), "strides": (stride, stride), "groups": groups}
+    attrs |= {"padding": (pad, pad), "dilation": (dilation, dilation), "use_bias": False}
+    symbol = weft.symbol._conv2d_grad_data(Variable("g"), Variable("x"), Variable("w"), **attrs)
+    shape = {"g": ("n", outputs, "p", "q"), "x": ("n", inputs, "h", "w")}
+    weight = rng.standard_normal((outputs, inputs // groups, kernel, kernel)).astype("float32")
+    model = weft.compile((symbol, {"w": weight}), shape=shape)
+    for size in ((2, 26, 29), (1, 31, 40), (3, 9, 17)):
+        x = rng.standard_normal((size[0], inputs, *size[1:])).astype("float32")
+        read = torch.tensor(x).double().requires_grad_()
+        made = F.conv2d(read, torch.tensor(weight).double(), None, stride, pad, dilation, groups)
+        g = rng.standard_normal(made.shape).astype("float32")
+        (want,) = torch.autograd.grad(made, read, torch.tensor(g).double())
+        found = model.run({"g": g, "x": x})[0]
+        assert np.abs(found - want.numpy()).max() <= 5e-5 * np.abs(want.numpy()).max()
+    assert model.compilations == 1
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_softmax_along_open_axes(name, axis):

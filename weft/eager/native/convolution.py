@@ -91,7 +91,7 @@ def _convolution(name: str, run: Callable[..., Outputs], job: Job, places: Seque
 @lru_cache(PLANS)
 def _is_pointwise(job: WindowSum) -> bool:
     """Whether each result is made from one pixel, of images that are not tiny."""
-    alike = all((axis.taps, axis.step, axis.out_step) == (1, 1, 1) and not axis.reaches_out for axis in job[-2:])
+    alike = all((axis.taps, axis.step, axis.out_step, axis.before) == (1, 1, 1, 0) for axis in job[-2:])
     return alike and job.source[2:] == job.out[2:] and job.groups == 1 and prod(job.out[2:]) >= MATRIX_PIXELS
 
 
@@ -102,7 +102,7 @@ def write_sum(target: Any, dtype: DType, numbers: list[Any]) -> Written:
     job = WindowSum.of_numbers(numbers)
     shapes: Any = (job.source, job.filters, job.out[1:2], job.out)
     specs = tuple((shape, dtype) for shape in shapes)
-    return Written(specs[:3], specs[3:], (sum_kernel("windows", job, target, dtype, range(4)),))
+    return Written(specs[:3], specs[3:], (sum_kernel("windows", job, target, dtype, (0, 1, 3, 2)),))
 
 
 @lru_cache(PLANS)

@@ -14,6 +14,7 @@ from .conv_filters import FilterSum, filter_sum_kernels
 from .conv_taps import TapSum, tap_sum_kernels
 from .operands import Facts, Operand
 from .stage import lower_group
+from .windows.kernels import window_kernels
 
 
 def _wide(dtype: DType) -> DType:
@@ -24,7 +25,7 @@ DATA_GRADIENTS = ("_conv2d_grad_data", "_conv2d_grad")
 
 
 def _sum_of(node: Node, fact: Facts) -> TapSum | None:
-    """What the node's first output sums; None for integers, for nothing at all, and for gradients of open widths."""
+    """What the node's first output sums; None for integers, and for nothing at all."""
     conv = convolution_of(node.params)
     forward = node.op_name in ("conv2d", "_conv2d_transpose_grad_data")
     gradient = node.op_name in DATA_GRADIENTS
@@ -33,8 +34,8 @@ def _sum_of(node: Node, fact: Facts) -> TapSum | None:
     result = Operand.of(NodeEntry(node), conv.data if gradient else conv.out, fact)
     source = Operand.of(node.inputs[0], given, fact)
     filters = Operand.of(weight, conv.kernel, fact)
-    if not _serves(result, source, filters) or (gradient and is_open(result.extents()["W"])):
-        return None  # runs of columns are for numbers of them
+    if not _serves(result, source, filters):
+        return None
     wide = _wide(result.dtype)
     return TapSum(conv, source, filters, result, bias[0] if bias else None, not forward, wide)
 
@@ -59,8 +60,12 @@ def tap_kernels(
 ) -> list[LoweredKernel]:
     """The kernels of conv2d_transpose, or of a data gradient, and what follows it."""
     assert group.master is not None
-    job = _sum_of(group.master, fact)
-    made = None if job is None else tap_sum_kernels(job, group, fact, target, strides)
+    job, made = _sum_of(group.master, fact), None
+    if job is not None:
+        open_gradient = group.master.op_name in DATA_GRADIENTS and is_open(job.result.extents()["W"])
+        made = None if open_gradient else tap_sum_kernels(job, group, fact, target, strides)
+        if made is None and not strides:
+            made = window_kernels(job, group, target)
     return lower_group(group, fact, target, strides) if made is None else made
 
 

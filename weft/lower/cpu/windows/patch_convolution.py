@@ -69,17 +69,17 @@ def _too_few(turns: Number) -> Number:
     return greater(1 - turns // FEW_TURNS, 0)
 
 
-def patch_kernel(name: str, job: WindowSum, target: CpuTarget, dtype: DType) -> Kernel:
+def patch_kernel(name: str, job: WindowSum, target: CpuTarget, dtype: DType, has_bias: bool) -> Kernel:
     """The kernel over `Buffers`."""
-    return _PatchConvolution(name, job, target, dtype).kernel()
+    return _PatchConvolution(name, job, target, dtype, has_bias).kernel()
 
 
 class _PatchConvolution:
-    def __init__(self, name: str, job: WindowSum, target: CpuTarget, dtype: DType) -> None:
+    def __init__(self, name: str, job: WindowSum, target: CpuTarget, dtype: DType, has_bias: bool) -> None:
         self.b, self.job, self.dtype, self.size = KernelBuilder(name), job, dtype, tile_size(target, dtype)
         self.max_vectors = turn_vectors(target, dtype)
-        self.buffers = Buffers.of(self.b, dtype)
-        self.source, self.weight, self.bias, self.out = self.buffers
+        self.buffers = Buffers.of(self.b, dtype, has_bias)
+        self.source, self.weight, self.out, _ = self.buffers
         self.cut = _cut(job, target, dtype)
 
     def kernel(self) -> Kernel:
@@ -234,7 +234,7 @@ class _PatchConvolution:
         """The bias of a row, and where its plane begins."""
         b = self.b
         channel = b.let("channel", self.first_channel + row)
-        return b.let("bias", self.bias[0, channel]), b.let("plane", channel * self.windows.results.plane)
+        return b.let("bias", self.buffers.bias_of(channel)), b.let("plane", channel * self.windows.results.plane)
 
     def _sums_of(self, row: Expr, panel: Panel, v: ExprLike) -> Expr:
         """Where the sums of a row and a panel's vector stand; all panels have equal room, as tiles

@@ -137,10 +137,10 @@ class _Planes:
         return plane + row * results.width + self.x * results.across + part.first_column
 
 
-def planes_kernel(name: str, job: WindowSum, copies: Copies, target: CpuTarget, dtype: DType) -> Kernel:
+def planes_kernel(name: str, job: WindowSum, copies: Copies, target: CpuTarget, dtype: DType, has_bias: bool) -> Kernel:
     """The kernel of a sum over `Buffers`."""
     b = KernelBuilder(name)
-    buffers = Buffers.of(b, dtype)
+    buffers = Buffers.of(b, dtype, has_bias)
     chunks, per = _chunks(job)
     with b.parallel("turn", copies.bands * copies.blocks * job.images * chunks * job.parts) as turn:
         planes = _Planes(b, job, copies, target, buffers)
@@ -172,7 +172,7 @@ class _Results:
         self.planes, self.source = planes, source
         self.plane = b.let("plane", image * planes.results.image + output * planes.results.plane)
         self.filter = b.let("filter", output * (job.down.taps * job.across.taps))
-        self.bias = b.let("bias", planes.buffers.bias[0, output])
+        self.bias = b.let("bias", planes.buffers.bias_of(output))
 
     def write(self) -> None:
         planes = self.planes
@@ -226,7 +226,7 @@ class _Results:
 
 def plane_filters_kernel(name: str, job: WindowSum, copies: Copies, target: CpuTarget, dtype: DType) -> Kernel:
     """The kernel of the transpose in weights of a convolution, over `Buffers`, where the windows stand for the weight,
-    the bias is not read, and what is made are filters."""
+    and what is made are filters."""
     b = KernelBuilder(name)
     buffers = Buffers.of(b, dtype)
     chunks, per = _chunks(job, job.images)

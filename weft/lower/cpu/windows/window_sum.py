@@ -58,12 +58,6 @@ class WindowAxis(NamedTuple):
         """At most."""
         return (self.results + (self.out_step - 1)) // self.out_step
 
-    @property
-    def reaches_out(self) -> bool:
-        """Whether some tap of some result stands outside, as far as numbers tell."""
-        first = -self.before if self.sign == 1 else (self.before - (self.taps - 1) * self.dilation) // self.out_step
-        return bool(first < 0 or (self.results_of_part - 1) * self.step + first + self.spread >= self.sources)
-
 
 class WindowSum(NamedTuple):
     """Channels are of a group: `deep` of them are read, `rows` are made. `row` and `channel` are the steps of the
@@ -236,12 +230,16 @@ class Buffers(NamedTuple):
 
     source: Buffer
     weight: Buffer
-    bias: Buffer
     out: Buffer
+    bias: Buffer | None = None
 
     @classmethod
-    def of(cls, b: KernelBuilder, dtype: DType) -> Buffers:
-        return cls(*[b.arg(name, dtype, (UNBOUNDED, UNBOUNDED), strides=(1, 1)) for name in cls._fields])
+    def of(cls, b: KernelBuilder, dtype: DType, has_bias: bool = False) -> Buffers:
+        names = cls._fields if has_bias else cls._fields[:3]
+        return cls(*[b.arg(name, dtype, (UNBOUNDED, UNBOUNDED), strides=(1, 1)) for name in names])
+
+    def bias_of(self, channel: Expr) -> Expr:
+        return const(0, self.out.dtype) if self.bias is None else self.bias[0, channel]
 
 
 class NonFinite:
