@@ -1,6 +1,7 @@
 """Programs that compute several images one by one."""
 
 import numpy as np
+import onnx
 import pytest
 
 import weft
@@ -78,3 +79,81 @@ def test_what_stays_in_the_cache_is_computed_together():
         params={"c_weight": np.ones((8, 3, 3, 3), "float32")},
     )
     assert model.program.plan.runs == 1
+
+
+def open_network(mixed=None):
+    """A network for any number of images; `mixed` joins what is computed for them."""
+    x = sym.Variable("x", shape=(0, 3, SIZE, SIZE))
+    for number in range(3):
+        x = sym.relu(sym.conv2d(x, channels=16, kernel_size=(3, 3), padding=(1, 1), name=f"c{number}"))
+    x = sym.mean(x, axis=(2, 3))
+    return sym.dense(x if mixed is None else mixed(x), units=7, name="d")
+
+
+def test_any_number_of_images_by_the_program_of_one(tmp_path):
+    model = weft.compile(open_network(), params=parameters(), target=TARGET, threads=2)
+    random = np.random.default_rng(1)
+    for images in (3, 1, 8, 5, 3):
+        x = random.normal(size=(images, 3, SIZE, SIZE)).astype("float32")
+        (found,) = model(x)
+        assert model.program.plan.runs == images
+        alone = weft.compile(network(images), params=parameters(), target=TARGET, threads=1)
+        want = alone(x)[0]
+        np.testing.assert_allclose(found, want, atol=2e-5 * np.abs(want).max())
+        np.testing.assert_array_equal(found[-1:], model(x[-1:])[0])
+    assert model._whole.compilations == 1
+    x = random.normal(size=(70, 3, SIZE, SIZE)).astype("float32")  # so many have a program of their own
+    (many,) = model(x)
+    assert model.program.plan.runs == 1
+    np.testing.assert_allclose(many[:5], model(x[:5])[0], atol=2e-5 * np.abs(want).max())
+    model.save(tmp_path / "m.weft")
+    again = weft.compile(tmp_path / "m.weft", threads=2)
+    np.testing.assert_allclose(again(x[:4])[0], model(x[:4])[0], atol=2e-5 * np.abs(want).max())
+
+
+def test_what_is_saved_serves_any_number(tmp_path):
+    model = weft.compile(open_network(), params=parameters(), target=TARGET, threads=2)
+    x = np.random.default_rng(1).normal(size=(5, 3, SIZE, SIZE)).astype("float32")
+    want = model(x)[0]
+    model.save(tmp_path / "m.weft")
+    again = weft.compile(tmp_path / "m.weft", threads=2)
+    for images in (5, 2):
+        np.testing.assert_allclose(again(x[:images])[0], want[:images], atol=2e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        lambda x: sym.broadcast_sub(x, sym.mean(x, axis=(0,), keepdims=True)),
+        lambda x: sym.softmax(x, axis=0),
+        lambda x: sym.broadcast_div(x, sym.sum(sym.ones_like(sym.mean(x, axis=(1,))))),
+    ],
+)
+def test_images_that_meet_are_computed_together(mixed):
+    model = weft.compile(open_network(mixed), params=parameters(), target=TARGET, threads=2)
+    x = np.random.default_rng(1).normal(size=(6, 3, SIZE, SIZE)).astype("float32")
+    for images in (4, 6):
+        (found,) = model(x[:images])
+        assert model.program.plan.runs == 1
+        graph = weft.compile(open_network(mixed), params=parameters(), target=TARGET, opt_level=0)
+        want = graph(x[:images])[0]
+        np.testing.assert_allclose(found, want, atol=2e-5 * np.abs(want).max())
+
+
+def test_how_many_there_are_may_decide_about_one():
+    """A network that divides by the number of images is none of one image."""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    divided (float[batch, 3, {SIZE}, {SIZE}] x, float[16, 3, 3, 3] w) => (float[batch, 16, {SIZE}, {SIZE}] z)
+    {{
+        y = Conv <pads = [1, 1, 1, 1]> (x, w)
+        n = Shape <start = 0, end = 1> (x)
+        count = Cast <to = 1> (n)
+        z = Div (y, count)
+    }}"""
+    w = np.random.default_rng(0).normal(size=(16, 3, 3, 3)).astype("float32")
+    model = weft.compile(onnx.parser.parse_model(text), params={"w": w}, target=TARGET, threads=2)
+    x = np.random.default_rng(1).normal(size=(6, 3, SIZE, SIZE)).astype("float32")
+    (one,) = model(x[:1])
+    for images in (4, 6):
+        (found,) = model(x[:images])
+        np.testing.assert_allclose(found[:1] * images, one, atol=2e-5 * np.abs(one).max())

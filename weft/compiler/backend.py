@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -34,8 +34,8 @@ class Backend(Generic[T]):
 
     `layout_rules`, by operator: the operator as the target likes it, or None (see AlterOpLayout). `lowering`: fused
     groups become kernels in loop IR. `codegen`: kernels become code. `runtime`: programs are loaded, memory is
-    allocated and copied. `precisions`, by name: what models may be computed in. `pays_apart(graph, count, inputs,
-    target)`: whether so many images are faster one by one.
+    allocated and copied. `precisions`, by name: what models may be computed in. `pays_apart(graph, count,
+    target)`: whether so many images are faster one by one, by the graph of one.
     """
 
     runtime: Runtime
@@ -43,7 +43,7 @@ class Backend(Generic[T]):
     codegen: Codegen[T]
     layout_rules: Mapping[str, LayoutRule[T]]
     precisions: Mapping[str, Precision] = field(default_factory=lambda: {"fp32": Precision()})
-    pays_apart: Callable[[Graph, int, Collection[str], T], bool] | None = None
+    pays_apart: Callable[[Graph, int, T], bool] | None = None
 
     def layout_rules_for(self, target: T) -> dict[str, Callable[..., Symbol | None]]:
         """The rules as AlterOpLayout asks them: f(params, inputs, facts)."""

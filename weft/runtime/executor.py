@@ -72,6 +72,10 @@ class Executor(ABC):
         """An executor for these sizes; None if the program does not serve them."""
         raise Unsupported(f"programs for {self.program.target} have no open sizes", where=repr(self))
 
+    def sharing(self, program: Program) -> Executor:
+        """An executor of another program that has the same code and constants."""
+        return type(self)(program)
+
     @property
     def latest(self) -> Program:
         """The program as it ran last: of one whose sizes are open, bound to those of the last call."""

@@ -88,6 +88,13 @@ class OpenPrograms:
         return self._made[-1].executor.program if self._made else None
 
     @property
+    def counts_images(self) -> bool:
+        """Whether one size is open, and it is the first of every input."""
+        firsts = {shape[0] if shape else None for shape in self._shapes.values()}
+        rest = [dim for shape in self._shapes.values() for dim in shape[1:]]
+        return len(self._names) == 1 and firsts == {*self._names} and all(type(dim) is int for dim in rest)
+
+    @property
     def bound_names(self) -> frozenset[str]:
         """Names whose numbers code was found to need: each number has programs of its own."""
         return frozenset(self._bound)

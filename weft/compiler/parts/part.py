@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from weakref import ref
 
+import numpy as np
+
 from ...base import counters
 from ...base.errors import Error
 from ...base.forks import ForkLock, renewed_lock
@@ -38,6 +40,7 @@ from .ready import Key, Ready
 
 MAX_SPECIALISATIONS = 16
 ONE_BY_ONE_LEVEL = 3  # of optimisation, from which on images may be computed one by one
+SOME_IMAGES = 8  # by which it is decided how any number of them is computed
 NOTICED_SECONDS = 2.0  # of compiling in a run, from which on somebody may wonder
 
 _log = logging.getLogger("weft")
@@ -75,16 +78,23 @@ class Part(Ready):
         self._decided: OrderedDict[Key, OpenPrograms | None] = OrderedDict()  # by what decides
         if self._open is not None and source.specialise == "auto":
             self._alone = Specialiser(self._open, *_hooks(self))
+        self._image: Executor | None = None  # what computes one of any number of images
+        self._is_apart: bool | None = None  # whether they are computed one by one; None: nobody knows yet
         self._runs_here = self._noticed = False
 
     def renew_locks(self) -> None:
         super().renew_locks()
         self._turns: dict[Key, ForkLock] = {}  # held while code for a key is made
         self._deciding = renewed_lock()  # held while it is looked up what serves values that decide
+        self._imaging = renewed_lock()  # held while code for one image is made
 
     @property
     def program(self) -> Program | None:
-        """The program compiled or run last: with open sizes, if it has some."""
+        """The program compiled or run last: with open sizes, if it has some. Where that of one image served any number,
+        it is made now."""
+        if self._open is not None and self._open.latest is None and self._image is not None:
+            shapes = {spec.name: spec.extents for spec in self._image.program.inputs}
+            self._open.executor(shapes, self._ready)
         if self._open is not None and self._open.latest is not None:
             return self._open.latest
         return super().program
@@ -146,11 +156,13 @@ class Part(Ready):
     ) -> Executor:
         programs = self._programs(values)
         if programs is not None:
-            shapes = {name: spec.extents for name, spec in inputs.items()}
-            found = programs.executor(shapes, lambda make: self._loaded(make, counters.time_point()), progress)
+            found = self._image_by_image(programs, inputs, names, progress)
+            if found is None:
+                shapes = {name: spec.extents for name, spec in inputs.items()}
+                found = programs.executor(shapes, self._ready, progress)
             if found is not None:
                 return found
-        return self._loaded(lambda: self._program(inputs, values, names, progress), counters.time_point())
+        return self._ready(lambda: self._program(inputs, values, names, progress))
 
     def _programs(self, values: Mapping[str, Array]) -> OpenPrograms | None:
         """What serves many sizes, for these values of what decides."""
@@ -203,15 +215,64 @@ class Part(Ready):
     ) -> Program | None:
         """The program that computes several images one by one, where that is faster. Whoever looks at values is shown
         those of all images at once."""
-        pays = backend_of(self.source.target).pays_apart
-        if pays is None or self.source.opt_level < ONE_BY_ONE_LEVEL or is_watched():
-            return None
-        found = one_image(graph, self.inputs)
-        if found is None or found[0] > MOST_IMAGES or not pays(graph, found[0], self.inputs, self.source.target):
+        found = None if is_watched() else one_image(graph, self.inputs)
+        if found is None or found[0] > MOST_IMAGES or not self._pays(found[1], found[0]):
             return None
         count, alone = found
-        specs = [inputs[name]._replace(shape=(1, *inputs[name].shape[1:])) for name in self.inputs]
-        return for_images(self._assembled(alone, params, specs, progress), count)
+        return for_images(self._assembled(alone, params, _of_one_image(inputs), progress), count)
+
+    def _pays(self, image: Graph, count: int) -> bool:
+        """Whether so many images are faster one by one."""
+        pays = backend_of(self.source.target).pays_apart
+        return pays is not None and self.source.opt_level >= ONE_BY_ONE_LEVEL and pays(image, count, self.source.target)
+
+    def _image_by_image(
+        self,
+        programs: OpenPrograms,
+        inputs: Mapping[str, TensorSpec],
+        names: Mapping[str, int],
+        progress: Progress | None,
+    ) -> Executor | None:
+        """What computes images one by one where their number is open: the program of one image, whatever their number,
+        if that is faster for some."""
+        if not programs.counts_images or self._is_apart is False or is_watched():
+            return None
+        count = next(iter(inputs.values())).extents[0]
+        if not 1 <= count <= MOST_IMAGES or any(spec.extents[0] != count for spec in inputs.values()):
+            return None
+        with self._imaging:
+            if self._is_apart is None:
+                self._is_apart = self._made_for_one(inputs, names, progress)
+        program = None if self._image is None else for_images(self._image.program, count)
+        return None if self._image is None or program is None else self._image.sharing(program)
+
+    def _made_for_one(
+        self, inputs: Mapping[str, TensorSpec], names: Mapping[str, int], progress: Progress | None
+    ) -> bool:
+        """Makes code for one image if some of them are to be computed one by one; whether it did."""
+        graph, params = self._of_images(inputs, names, SOME_IMAGES) or (None, {})
+        if graph is None or not self._pays(graph, SOME_IMAGES):
+            return False
+        again, others = self._of_images(inputs, names, SOME_IMAGES + 1) or (None, {})
+        if again is None or again.ir(full=True) != graph.ir(full=True) or not _equal(params, others):
+            return False  # how many there are decides about more
+        made = self._ready(lambda: self._assembled(graph, params, _of_one_image(inputs), progress))
+        if for_images(made.program, SOME_IMAGES) is None:
+            return False
+        self._image = made
+        return True
+
+    def _of_images(
+        self, inputs: Mapping[str, TensorSpec], names: Mapping[str, int], count: int
+    ) -> tuple[Graph, Mapping[str, Array]] | None:
+        """The graph of one of so many images, if they are not mixed, and its parameters."""
+        several = {name: spec._replace(shape=(count, *spec.extents[1:])) for name, spec in inputs.items()}
+        try:
+            graph, params = self._typed(several, {}, dict.fromkeys(names, count))
+        except Error:  # which code for the shapes at hand will tell
+            return None
+        found = one_image(graph, self.inputs)
+        return None if found is None else (found[1], params)
 
     def _assembled(
         self, graph: Graph, params: Mapping[str, Array], inputs: Sequence[TensorSpec], progress: Progress | None
@@ -222,8 +283,12 @@ class Part(Ready):
         reached("groups", fusible_groups, groups)
         return assemble(prepared.graph, groups, prepared.constants, target, progress, inputs)
 
-    def _loaded(self, make: Callable[[], Program], start: int) -> Executor:
+    def _ready(self, make: Callable[[], Program]) -> Executor:
         """A program that is made now, ready to run."""
+        return self._loaded(make, counters.time_point())
+
+    def _loaded(self, make: Callable[[], Program], start: int) -> Executor:
+        """The same for one that was begun at a time."""
         program = make()
         if runs_here(program):
             compile_parts(program)
@@ -286,6 +351,17 @@ class Part(Ready):
         if made._open is not None and self._alone is not None:
             made._alone = self._alone.copy(made._open, *_hooks(made))
         return made
+
+
+def _of_one_image(inputs: Mapping[str, TensorSpec]) -> list[TensorSpec]:
+    return [spec._replace(shape=(1, *spec.shape[1:])) for spec in inputs.values()]
+
+
+def _equal(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+    return one is other or (
+        one.keys() == other.keys()
+        and all(value is other[name] or np.array_equal(value, other[name]) for name, value in one.items())
+    )
 
 
 def _hooks(part: Part) -> tuple[Callable[[], bool], Finished]:

@@ -76,7 +76,7 @@ class Ready:
             counters.add_stat_value("weft.compiled_model_invocations", 1)
             counters.add_stat_value(f"weft.program_cache_{'miss' if found is None else 'hit'}", 1)
         found = found or self._missing(key, arrays, names)
-        if self._alone is not None:
+        if self._alone is not None and found.program.plan.runs == 1:
             shapes = {name: array.shape for name, array in arrays.items()}
             self.last = found = self._alone.executor(key, shapes, found)
         return found

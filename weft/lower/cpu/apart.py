@@ -4,7 +4,6 @@ once for an image are read for each."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from math import prod
 
 from ...base.cpu_facts import CpuFacts
@@ -18,8 +17,8 @@ from ...core.ir import Fact, Node, NodeEntry
 WEIGHTED = frozenset("conv1d conv2d conv3d conv2d_transpose dense".split())
 
 
-def pays_apart(graph: Graph, count: int, inputs: Collection[str], target: CpuTarget) -> bool:
-    """For the graph of so many images, whose inputs have these names."""
+def pays_apart(graph: Graph, count: int, target: CpuTarget) -> bool:
+    """For so many images, with the graph of one."""
     core = target.facts
     saved = lost = 0.0
     for node in graph.indexed.nodes:
@@ -27,7 +26,7 @@ def pays_apart(graph: Graph, count: int, inputs: Collection[str], target: CpuTar
         if node.op is None or not is_static(fact.shape):
             continue
         size = numel(fact.shape) * (fact.dtype or FLOAT32).itemsize
-        saved += 2 * size * (1 / _rate(size, core) - 1 / _rate(size // count, core))
+        saved += 2 * size * count * (1 / _rate(size * count, core) - 1 / _rate(size, core))
         if node.op_name in WEIGHTED:
             lost += (count - 1) * _waiting(node, graph, fact, core)
     costs = {"one by one, us": 1e6 * lost, "together, us": 1e6 * saved}

@@ -86,7 +86,11 @@ class CpuExecutor(Executor):
         """An executor for these sizes, None if the program does not serve them. It shares code, constants and the
         memory of calls with its siblings."""
         program = self.program.bound(sizes)
-        return None if program is None else CpuExecutor(program, self.threads, self._loaded)
+        return None if program is None else self.sharing(program)
+
+    def sharing(self, program: Program) -> CpuExecutor:
+        """An executor of another program, with the code, the constants and the memory of calls of this one."""
+        return CpuExecutor(program, self.threads, self._loaded)
 
     def _tables(self) -> list[int | HostStep]:
         """Addresses of tables of kernels, and host steps, in order."""
