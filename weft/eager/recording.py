@@ -22,7 +22,7 @@ from ..ops.shape.transform import TransposeAttrs
 from ..ops.shape.views import ReshapeAttrs
 from .autograd.view_writes import Pick, Place
 from .tensor.device import CPU
-from .tensor.memory import Array, positions_by, start_of
+from .tensor.memory import Array, LaidOut, positions_by, start_of
 from .tensor.tensor import Tensor, wrap
 
 _RESHAPE, _TRANSPOSE, _BROADCAST, _PART, _PART_GRAD, _TAKE, _WHERE, _SCATTER = (
@@ -44,30 +44,22 @@ class Storage:
         recording.live.add(self)
 
 
-class StandIn:
+class StandIn(LaidOut):
     """Memory without values: an implementation of `Memory`. A view knows the stand-in it is seen through, and by which
     operator."""
 
-    __slots__ = ("_at", "_seen", "layout", "op", "params", "source", "storage")
+    __slots__ = ("_at", "_seen", "op", "params", "source", "storage")
 
     def __init__(
         self, layout: Array, storage: Storage, source: StandIn | None = None, op: Op | None = None, params: Any = None
     ) -> None:
-        self.layout = layout  # memory that nobody reads: where elements would be
+        self.layout = layout
         self.storage, self.source, self.op, self.params = storage, source, op, params
         self._seen: NodeEntry | None = None
         self._at: NodeEntry | None = None  # the entry of the storage that `_seen` follows from
 
     # What tensors ask of memory.
 
-    shape = property(lambda self: self.layout.shape)
-    strides = property(lambda self: self.layout.strides)
-    dtype = property(lambda self: self.layout.dtype)
-    ndim = property(lambda self: self.layout.ndim)
-    size = property(lambda self: self.layout.size)
-    itemsize = property(lambda self: self.layout.itemsize)
-    nbytes = property(lambda self: self.layout.nbytes)
-    flags = property(lambda self: self.layout.flags)
     base = property(lambda self: self.source)
     device = property(lambda self: CPU)
 

@@ -18,7 +18,7 @@ from ...runtime.cuda.context import platform
 from ...runtime.cuda.stream import Stream, current_stream
 from ..autograd.modes import modes
 from ..tensor.device import device
-from ..tensor.memory import Array, start_of
+from ..tensor.memory import Array, LaidOut, start_of
 from ..tensor.storage import byte_bounds
 from .copies import copy_elements
 from .told import tell_host
@@ -30,11 +30,11 @@ def numbered(index: int) -> device:
     return device("cuda", index)
 
 
-class OnDevice:
+class OnDevice(LaidOut):
     """Elements in the memory of a device: an implementation of `Memory`. `owner` keeps the memory, and knows which
     streams use it; a view knows the memory it is a part of by `base`."""
 
-    __slots__ = ("base", "layout", "owner")
+    __slots__ = ("base", "owner")
     __array_ufunc__ = None  # numpy leaves it alone
 
     def __init__(self, layout: Array, owner: Any, base: OnDevice | None = None) -> None:
@@ -42,14 +42,6 @@ class OnDevice:
 
     # What tensors ask of memory.
 
-    shape = property(lambda self: self.layout.shape)
-    strides = property(lambda self: self.layout.strides)
-    dtype = property(lambda self: self.layout.dtype)
-    ndim = property(lambda self: self.layout.ndim)
-    size = property(lambda self: self.layout.size)
-    itemsize = property(lambda self: self.layout.itemsize)
-    nbytes = property(lambda self: self.layout.nbytes)
-    flags = property(lambda self: self.layout.flags)
     storage = property(lambda self: self.owner)
     index = property(lambda self: self.owner.context.index)
     device = property(lambda self: numbered(self.owner.context.index))

@@ -40,6 +40,22 @@ class Memory(Protocol):
     def transpose(self, axes: Any, /) -> Any: ...
 
 
+class LaidOut:
+    """The base of memory that says by an array nobody reads where its elements are."""
+
+    __slots__ = ("layout",)
+    layout: Array
+
+    shape = property(lambda self: self.layout.shape)
+    strides = property(lambda self: self.layout.strides)
+    dtype = property(lambda self: self.layout.dtype)
+    ndim = property(lambda self: self.layout.ndim)
+    size = property(lambda self: self.layout.size)
+    itemsize = property(lambda self: self.layout.itemsize)
+    nbytes = property(lambda self: self.layout.nbytes)
+    flags = property(lambda self: self.layout.flags)
+
+
 class ForeignMemory:
     """The base of memory whose elements are for no kernel of the processor to read."""
 
