@@ -12,7 +12,7 @@ from weft.eager.tensor.memory import array_of
 from weft.eager.tensor.tensor import wrap
 
 EAGER = Path(weft.__file__).parent / "eager"
-KERNELS = ("native", "autograd")  # rooms of what computes
+KERNELS = ("native", "autograd", "devices")  # rooms of what computes
 BOUNDARY = {"dispatch.py", "functions/fusion.py", "recording.py"}  # from tensors to kernels, and to graphs
 BOUNDARY |= {f"tensor/{name}.py" for name in ("memory", "parameter", "tensor", "viewing")}  # memory, and views of it
 

@@ -31,4 +31,4 @@ def test_one_model_answers_every_shape(rng: np.random.Generator) -> None:
 
 
 def nodes_of(model: weft.CompiledModel, op_name: str) -> list:
-    return [node for node in model._graph.indexed.nodes if node.op_name == op_name]
+    return [node for node in model.graph.indexed.nodes if node.op_name == op_name]

@@ -3,6 +3,7 @@
 import gc
 import json
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def test_levels_compute_what_they_stand_for(make, weights, bits):
         np.testing.assert_allclose(found / largest, wanted[first - 1 :] / largest, rtol=0, atol=5e-4)
 
 
-@pytest.mark.parametrize("make", [gpt2, llama])
+@pytest.mark.parametrize("make", [gpt2, partial(llama, hidden_size=80, intermediate_size=102)])
 def test_weights_of_bfloat16(make):
     """Products with rounded weights, and rows that are rounded too where the CPU multiplies pairs."""
     model, tokens = make(), tokens_of(45)
@@ -174,10 +175,10 @@ def test_a_context_ends():
 def test_the_cache_stays_where_it_is():
     generator = Generator(gpt2())
     generator.feed(tokens_of(3))
-    keys = generator._cache.keys
+    keys = generator._decoder._cache.keys
     before, address = keys.copy(), keys.ctypes.data
     generator.feed([5])
-    assert generator._cache.keys is keys
+    assert generator._decoder._cache.keys is keys
     assert keys.ctypes.data == address
     changed = np.argwhere(keys != before)
     assert set(changed[:, 0]) == {0}

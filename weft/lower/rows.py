@@ -342,6 +342,8 @@ class _Finder:
             for index, axis in zip(node.indices, self._own_axes(node.source.shape)):
                 self._check_own(self._simplified(index), axis)
             return self.results[node.source]
+        if node.source not in self.buffers:
+            raise _Misfit  # of rows that only sums across them follow from
         return Load(self.buffers[node.source], (self._place(node.source.shape, node.indices),))
 
     def _simplified(self, index: Expr) -> Expr:

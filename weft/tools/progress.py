@@ -7,6 +7,8 @@ import sys
 import threading
 from typing import Any
 
+from ..base.forks import renewed_lock
+
 BAR_AFTER = 1.0  # seconds
 
 
@@ -17,7 +19,7 @@ class Stages:
     def __init__(self) -> None:
         self._bar: Any = None
         self._name, self._done, self._total = "", 0, 0  # without a total nothing is counted
-        self._lock = threading.Lock()
+        self._lock = renewed_lock()
         self._timer: threading.Timer | None = None
 
     def begin(self, name: str) -> None:

@@ -352,7 +352,7 @@ def _strided(input: Tensor, memory: Array, sizes: Sequence[int], strides: Sequen
     made = as_view(seen_as(memory, view), input)
     if modes.grad and input._requires_grad:
         numbers = np.full(memory.size, -1, np.int64)
-        steps = [stride * numbers.itemsize for stride in element_strides(input._array)]
+        steps = [stride * numbers.itemsize for stride in element_strides(memory_of(input))]
         first = numbers[input.storage_offset() :]
         own = np.lib.stride_tricks.as_strided(first, input._shape, steps)
         own[...] = positions_of(input._shape)
