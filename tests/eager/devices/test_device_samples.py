@@ -1,6 +1,10 @@
 """Functions of the table on a GPU without one, on samples of PyTorch's operator database."""
 
 import pytest
+from oracles import installed, skip
+
+if not installed("torch"):
+    skip("torch")  # its database names the cases
 from samples import failures, names_to_try, torch
 
 pytestmark = pytest.mark.usefixtures("gpu")
