@@ -69,7 +69,7 @@ class _Images:
 
     def _shape(self, node: Node) -> Sequence[Any]:
         shape = self.graph.fact(NodeEntry(node)).shape
-        if not is_static(shape) or shape[:1] != (self.count,):
+        if not is_static(shape) or shape[:1] != (self.count,) or 0 in shape:  # 0: nothing to compute
             raise _Mixed
         return shape
 
