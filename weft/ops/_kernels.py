@@ -123,7 +123,7 @@ def each_block(b: te.KernelBuilder, rows: Rows) -> Iterator[tuple[te.Var, te.Exp
         yield outer, b.let("first", p % blocks * rows.block)
 
 
-Places = Callable[..., Sequence[tuple[te.Expr, te.Expr | None]]]
+Places = Callable[..., Sequence[tuple["te.Expr", "te.Expr | None"]]]
 
 
 def add_rows(
