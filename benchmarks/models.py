@@ -33,6 +33,7 @@ OWN: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
     "densenet121": ("densenet", {"num_layers": 121}, (3, 224, 224)),
     "squeezenet1_1": ("squeezenet", {"version": "1.1"}, (3, 224, 224)),
     "inception_v3": ("inception_v3", {}, (3, 299, 299)),
+    "vit_b_16": ("vit", {}, (3, 224, 224)),
     "bert": ("bert", {}, (128,)),
 }
 EXPORT_SECONDS = 900

@@ -62,6 +62,7 @@ NETWORKS: dict[str, Callable[[], Any]] = {
     "resnet50": lambda: testing.resnet.get_workload(num_layers=50),
     "mobilenet_v2": lambda: testing.mobilenet_v2.get_workload(1),
     "bert": lambda: testing.bert.get_workload(1),
+    "vit_b_16": lambda: testing.vit.get_workload(1),
 }
 IMAGE, TEXT = (3, 224, 224), (128,)
 

@@ -43,6 +43,19 @@ CASES = {
         },
         (2, 12),
     ),
+    "vit": (
+        {
+            "batch_size": 2,
+            "image_shape": (3, 32, 32),
+            "patch": 8,
+            "num_layers": 2,
+            "hidden": 48,
+            "heads": 4,
+            "intermediate": 96,
+            "num_classes": 10,
+        },
+        (2, 3, 32, 32),
+    ),
 }
 
 
@@ -107,6 +120,7 @@ def count(net, params):
         ("squeezenet", {"version": "1.1"}, 1.24),
         ("densenet", {}, 8.06),
         ("mobilenet", {}, 4.25),
+        ("vit", {}, 86.57),
     ],
 )
 @pytest.mark.slow

@@ -4,7 +4,7 @@ which tries an operator on samples."""
 from importlib import import_module
 from typing import Any
 
-_MODULES = ("mlp resnet mobilenet mobilenet_v2 vgg squeezenet inception_v3 densenet dcgan dqn bert init").split()
+_MODULES = ("mlp resnet mobilenet mobilenet_v2 vgg squeezenet inception_v3 densenet dcgan dqn bert vit init").split()
 _NAMES = {
     "create_workload": "workload",
     "ctx_list": "workload",
