@@ -13,20 +13,13 @@ from lower.accuracy import agrees
 
 from weft.codegen.cpu.compile import compile_kernel
 from weft.lower.cpu.matrices.open_tile import tile_size
-from weft.lower.cpu.matrices.product_operands import Arguments
-from weft.lower.cpu.matrices.skinny_product import MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
-from weft.lower.cpu.matrices.strided_product import product_kernel
+from weft.lower.cpu.matrices.skinny_product import MAX_ROWS, skinny_columns
+from weft.lower.cpu.matrices.strided_product import Arguments, strided_kernel
 from weft.lower.cpu.product import BLOCK, panel_elements
 from weft.runtime.cpu.open_kernel import OpenKernel
 
 rng = np.random.default_rng(0)
 
-MAKERS = {
-    "rows": lambda target, dtype: product_kernel(target, dtype, False),
-    "packed": lambda target, dtype: product_kernel(target, dtype, True),
-    "skinny": skinny_kernel,
-    "dot": dot_kernel,
-}
 # Which layouts of a and b a kernel takes.
 LAYOUTS = {
     "rows": (("plain",), ("plain", "transposed", "strided", "reversed")),
@@ -39,7 +32,7 @@ LAYOUTS = {
 @lru_cache(None)
 def compiled(kind, isa, dtype):
     target = target_of(isa)
-    return OpenKernel(compile_kernel(MAKERS[kind](target, np.dtype(dtype)), target))
+    return OpenKernel(compile_kernel(strided_kernel(np.dtype(dtype), kind, target), target))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -65,7 +58,7 @@ def cut(kind, isa, dtype, rows, columns, depth):
     """Rows and columns of a turn and products of a part, as small as the kernel takes them."""
     size = tile_size(target_of(isa), dtype)
     if kind == "dot":
-        return int(rng.integers(1, rows + 1)), int(rng.integers(1, columns + 4)) // 4 * 4 + 4, depth
+        return (*[int(rng.integers(1, extent + 4)) // 4 * 4 + 4 for extent in (rows, columns)], depth)
     if kind == "skinny":
         vectors = int(rng.integers(1, skinny_columns(dtype) // size.lanes + 1))
         return rows, vectors * size.lanes, depth
@@ -96,7 +89,7 @@ def normal(*shape, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("kind", list(MAKERS))
+@pytest.mark.parametrize("kind", list(LAYOUTS))
 def test_any_extents_and_strides(kind, isa, dtype):
     most = MAX_ROWS if kind == "skinny" else 70
     for number in range(14):
@@ -111,7 +104,7 @@ def test_any_extents_and_strides(kind, isa, dtype):
         agrees(found, expected if bias is None else expected + bias)
 
 
-@pytest.mark.parametrize("kind", list(MAKERS))
+@pytest.mark.parametrize("kind", list(LAYOUTS))
 def test_values_that_are_no_numbers_stay_where_they_belong(kind):
     isa = next(isa for isa in reversed(ISAS) if target_of(isa))
     for _ in range(4):

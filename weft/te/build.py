@@ -53,6 +53,9 @@ _Block = list["Stmt | _Binding"]
 Axis = Literal["x", "y", "z"]
 
 
+UNBOUNDED = 1 << 40  # elements of a buffer that is addressed by strides
+
+
 class KernelBuilder:
     """Writes one kernel.
 

@@ -9,23 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...base.cpu_target import CpuTarget, host
+from ...base.cpu_target import host
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import DTypeError, LayoutError, ShapeError
-from ...lower.cpu.matrices.open_tile import TileSize, tile_size
-from ...lower.cpu.matrices.skinny_product import ACROSS, MAX_ROWS, dot_kernel, skinny_columns, skinny_kernel
-from ...lower.cpu.matrices.strided_product import product_kernel
-from ...lower.cpu.product import panel_elements
-from ...lower.cpu.product_turns import TURNS_PER_CORE, even_part, products_per_nanosecond, turn_of
+from ...lower.cpu.matrices.strided_product import StridedPlan, plan_strided, strided_kernel
 from ...runtime.cpu.open_kernel import OpenKernel
-from ...te.loops import Kernel
 from .calls import Array
 from .kernels import kernel
 from .thresholds import FROM
-
-MAX_DOT = 16  # rows or columns, up to which runs of products are multiplied in place
-MIN_DOT_DEPTH = 64
-RUN = 1024  # bytes of a row, below which columns are not cut
 
 _ONE = np.zeros(2, np.int64)
 
@@ -57,7 +48,8 @@ def multiply(a: Array, b: Array, bias: Array | None = None, out: Array | None = 
     if b.dtype != dtype:
         raise DTypeError(f"a product of {dtype} and {b.dtype}")
     out = np.empty(call.shape, dtype) if out is None else _checked("out", out, call.shape, dtype)
-    if call.plan is None:
+    plan, code = call.plan, call.kernel
+    if plan is None or code is None:
         out[...] = 0 if bias is None else bias
         return out
     if bias is None:
@@ -66,8 +58,7 @@ def multiply(a: Array, b: Array, bias: Array | None = None, out: Array | None = 
         bias = _checked("bias", np.ascontiguousarray(bias), call.shape[-1:], dtype)
     if call.is_swapped:
         a, b = b, a
-    plan = call.plan
-    plan.kernel.run((a, b, call.starts, bias, out), call.scalars, plan.turns, plan.work)
+    code.run((a, b, call.starts, bias, out), call.scalars, plan.turns, plan.work)
     return out
 
 
@@ -84,7 +75,8 @@ class ProductCall(NamedTuple):
     column is made as one of one row, of the transposed matrices in the other order."""
 
     shape: tuple[int, ...]
-    plan: OpenProductPlan | None
+    plan: StridedPlan | None
+    kernel: OpenKernel | None
     scalars: tuple[int, ...]
     starts: Array
     is_swapped: bool
@@ -108,7 +100,7 @@ def _call(
         leading = np.broadcast_shapes(leading, b_shape[:-2])
     shape = (*leading, rows, columns)
     if not prod(shape) or not depth:
-        return ProductCall(shape, None, (), _ONE, False)
+        return ProductCall(shape, None, None, (), _ONE, False)
     a_steps = _steps(a_shape, a_strides, leading, dtype)
     b_steps = _steps(b_shape, b_strides, leading, dtype)
     if not any(b_steps[:-2]):
@@ -118,10 +110,10 @@ def _call(
         rows, columns, a_steps, b_steps = 1, rows, _transposed(b_steps), _transposed(a_steps)
     starts = _starts(leading, a_steps, b_steps)
     layout = (a_steps[-1] == 1, b_steps[-2] == 1, b_steps[-1] == 1)
-    plan = plan_product(len(starts) // 2, rows, columns, depth, layout, dtype)
+    plan = plan_strided(len(starts) // 2, rows, columns, depth, layout, dtype, host())
     scalars = (rows, columns, depth, *a_steps[-2:], *b_steps[-2:], columns, plan.rows)
     scalars += (plan.columns, plan.part, columns if has_bias else 0, plan.turns)
-    return ProductCall(shape, plan, scalars, starts, is_swapped)
+    return ProductCall(shape, plan, kernel(strided_kernel, dtype, plan.kind), scalars, starts, is_swapped)
 
 
 def _steps(shape: tuple[int, ...], strides: tuple[int, ...], leading: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
@@ -156,61 +148,3 @@ def _starts(leading: tuple[int, ...], a_steps: tuple[int, ...], b_steps: tuple[i
         along = np.arange(extent)[:, None] * np.array(steps)
         starts = (starts[:, None] + along).reshape(-1, 2)
     return starts.reshape(-1)
-
-
-class OpenProductPlan(NamedTuple):
-    """A kernel, rows and columns of a turn, products of a part, turns, and nanoseconds of work."""
-
-    kernel: OpenKernel
-    rows: int
-    columns: int
-    part: int
-    turns: int
-    work: float
-
-
-@lru_cache(4096)
-def plan_product(
-    batch: int, rows: int, columns: int, depth: int, layout: tuple[bool, bool, bool], dtype: DType
-) -> OpenProductPlan:
-    """How a product is made. `layout`: whether products are side by side in rows of a, and in
-    columns of b; whether columns of b are."""
-    kind = _kind(rows, columns, depth, layout)
-    size, part = tile_size(host(), dtype), depth
-    if kind == "skinny":
-        turn = rows, _skinny_turn(batch, columns, dtype)
-    elif kind == "dot":
-        turn = turn_of(kind, batch, (rows, depth, columns), TileSize(4, 1, ACROSS), columns, host())
-    else:
-        part = even_part(depth)
-        most = max(panel_elements(dtype, host()) // (part * size.width), 1) * size.width
-        turn = turn_of(kind, batch, (rows, depth, columns), size, most, host())
-    turns = batch * -(-rows // turn[0]) * -(-columns // turn[1])
-    multiplications = batch * rows * columns * depth
-    read = batch * depth * (rows + columns) * dtype.itemsize
-    work = max(multiplications / products_per_nanosecond(host()), read * 1e9 / host().facts.last_rate)
-    return OpenProductPlan(kernel(any_product, dtype, kind), *turn, part, turns, work)
-
-
-def _kind(rows: int, columns: int, depth: int, layout: tuple[bool, bool, bool]) -> str:
-    a_runs, b_runs, b_is_plain = layout
-    if a_runs and b_runs and min(rows, columns) <= MAX_DOT and depth >= MIN_DOT_DEPTH:
-        return "dot"
-    if b_is_plain and rows <= MAX_ROWS:
-        return "skinny"
-    return "rows" if a_runs else "packed"
-
-
-def _skinny_turn(batch: int, columns: int, dtype: DType) -> int:
-    """Columns of a turn: some lines of memory, so many turns that threads are busy."""
-    line = RUN // dtype.itemsize
-    even = -(-columns // (-(-TURNS_PER_CORE * host().cores // batch) * line)) * line
-    return min(even, skinny_columns(dtype))
-
-
-def any_product(dtype: DType, kind: str, target: CpuTarget) -> Kernel:
-    if kind == "dot":
-        return dot_kernel(target, dtype)
-    if kind == "skinny":
-        return skinny_kernel(target, dtype)
-    return product_kernel(target, dtype, kind == "packed")

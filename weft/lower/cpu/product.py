@@ -304,7 +304,7 @@ class Packing(NamedTuple):
     rows: bool
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """`depth` products of every sum, from number `start` on."""
 
     start: Expr
@@ -404,17 +404,17 @@ class Product:
                 start = b.let("start", number * block)
                 count = b.let("depth", minimum(block, depth - start))
                 there = b.let("there", select(start.equal(0), 0, columns))
-                self._part(_Part(start, count, there, start + count >= depth))
+                self._part(Part(start, count, there, start + count >= depth))
             return
         last = (depth - 1) // block * block
         if last:
-            self._part(_Part(as_expr(0), block, 0, False))
+            self._part(Part(as_expr(0), block, 0, False))
         if last > block:
             with b.loop("block", last // block - 1) as number:
-                self._part(_Part((number + 1) * block, block, columns, False))
-        self._part(_Part(as_expr(last), depth - last, columns if last else 0, True))
+                self._part(Part((number + 1) * block, block, columns, False))
+        self._part(Part(as_expr(last), depth - last, columns if last else 0, True))
 
-    def _part(self, part: _Part) -> None:
+    def _part(self, part: Part) -> None:
         """Some products of every sum, for all panels and rows of this turn."""
         b, plan = self.b, self.plan
         if self.packing is not None:
@@ -442,7 +442,7 @@ class Product:
 
     # What tiles read
 
-    def _pack(self, part: _Part) -> None:
+    def _pack(self, part: Part) -> None:
         """Packs the columns of this turn."""
         b, plan, w = self.b, self.plan, self.w
         with self._groups() as group:
@@ -454,17 +454,17 @@ class Product:
             columns = Columns(w.buffer, start, *steps, b.let("count", count), depth)
             pack_panel(b, self.size, columns, self.panels, self._packed_at(part, group))
 
-    def _packed_at(self, part: _Part, group: Expr) -> Expr:
+    def _packed_at(self, part: Part, group: Expr) -> Expr:
         return self.b.let("at", (group - self.first_group) * (part.depth * self.size.width))
 
-    def _panel(self, part: _Part, vectors: int, first: Expr, group: Expr) -> _Panel:
+    def _panel(self, part: Part, vectors: int, first: Expr, group: Expr) -> _Panel:
         plan, first = self.plan, self.b.let("vector", first)
         if self.packing is not None:
             return _Panel(vectors, first, self._packed_at(part, group), self.size.width, plan.lanes)
         at = self.w_start + (first * plan.depth + part.start) * plan.lanes
         return _Panel(vectors, first, self.b.let("at", at), plan.lanes, plan.depth * plan.lanes)
 
-    def _strip(self, part: _Part, rows: int, row: Expr, tile: Expr) -> _Strip:
+    def _strip(self, part: Part, rows: int, row: Expr, tile: Expr) -> _Strip:
         b, a = self.b, self.a
         first = b.let("x", self.a_start + row * a.row_step + part.start * a.column_step)
         if self.packing is not None and self.packing.rows:
@@ -483,7 +483,7 @@ class Product:
 
     # A tile
 
-    def _tile(self, part: _Part, strip: _Strip, panel: _Panel) -> None:
+    def _tile(self, part: Part, strip: _Strip, panel: _Panel) -> None:
         b, lanes, count = self.b, self.plan.lanes, strip.rows * panel.vectors
         acc = b.alloc("acc", self.dtype, (count,), scope="register", lanes=lanes)
         firsts = [b.let("column", self.first_column + (panel.first + v) * lanes) for v in range(panel.vectors)]
@@ -495,15 +495,17 @@ class Product:
         self._sum(part, strip, panel, acc)
         for i in range(strip.rows):
             with nullcontext() if self.plan.rows_fit else b.when(strip.row + i < self.plan.rows):
-                self._store_row(part, strip.row + i, firsts, acc, i * panel.vectors)
+                values = [acc[i * panel.vectors + v] for v in range(panel.vectors)]
+                self._store_row(part, strip.row + i, firsts, values)
 
-    def _store_row(self, part: _Part, row: Expr, firsts: Sequence[Expr], acc: Buffer, place: int) -> None:
+    def _store_row(self, part: Part, row: Expr, firsts: Sequence[Expr], values: Sequence[Expr]) -> None:
+        """Stores vectors of a row by the columns that they begin with."""
         b, plan, out = self.b, self.plan, self.out
         ragged = type(plan.columns) is not int or plan.columns < plan.covered
         finish = self.finish(self.first_row + row) if self.finish is not None and part.is_last is not False else None
         start = b.let("to", self.out_start + row * out.row_step)
-        for v, first in enumerate(firsts):
-            value, at, columns = acc[place + v], lanes_from(start + first, plan.lanes), lanes_from(first, plan.lanes)
+        for first, value in zip(firsts, values):
+            at, columns = lanes_from(start + first, plan.lanes), lanes_from(first, plan.lanes)
             mask = columns < plan.columns if ragged else None
             if type(part.there) is not int or part.there:
                 there = mask if type(part.there) is int else columns < part.there
@@ -514,7 +516,7 @@ class Product:
                 value = select(part.is_last, complete, value) if isinstance(part.is_last, Expr) else complete
             b.store(out.buffer, at, value, mask)
 
-    def _sum(self, part: _Part, strip: _Strip, panel: _Panel, acc: Buffer) -> None:
+    def _sum(self, part: Part, strip: _Strip, panel: _Panel, acc: Buffer) -> None:
         b, lanes, panels = self.b, self.plan.lanes, self.w.buffer if self.packing is None else self.panels
 
         def step(k: Expr) -> None:
@@ -537,7 +539,7 @@ class Product:
         for number in range(part.depth % unroll if unroll > 1 else 0):
             step(as_expr(turns * unroll + number))
 
-    def _asking(self, part: _Part, strip: _Strip, panel: _Panel, turns: Any) -> Callable[[Expr], None]:
+    def _asking(self, part: Part, strip: _Strip, panel: _Panel, turns: Any) -> Callable[[Expr], None]:
         """Asks for weights: those soon to be read where few rows read them, else a share of the
         panels that come after these."""
         b, plan, weight = self.b, self.plan, self.w.buffer
@@ -559,7 +561,7 @@ class Product:
         return ask_share if is_open(plan.rows) or total_of(plan.tiles) > 2 else ask_near
 
     def _asking_columns(
-        self, part: _Part, done: Expr, strip: _Strip, panel: _Panel, line: int
+        self, part: Part, done: Expr, strip: _Strip, panel: _Panel, line: int
     ) -> Callable[[Expr], None]:
         """Asks for what is packed next: where columns are side by side, one line of each product, else one line of
         each column; of rows that lie side by side, one line of each product."""

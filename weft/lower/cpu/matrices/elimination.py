@@ -6,12 +6,11 @@ from __future__ import annotations
 from .... import te
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import INT32, INT64, DType
-from ....te.build import KernelBuilder
+from ....te.build import UNBOUNDED, KernelBuilder
 from ....te.expr import Expr, Var, as_expr, cast, minimum, select
 from ....te.loops import Buffer, Kernel, Let, Seq, Store
 from ....te.transform import lower_vectors
 from ..nests.hoist import vector_loop
-from .product_operands import UNBOUNDED
 
 COLUMNS = 64  # of X that a turn takes
 

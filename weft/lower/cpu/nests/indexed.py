@@ -10,12 +10,11 @@ from typing import Any
 
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import BOOL, INT64, DType
-from ....te.build import KernelBuilder
+from ....te.build import UNBOUNDED, KernelBuilder
 from ....te.expr import Expr, Var, binary, cast, select
 from ....te.loops import For, Kernel, Stmt, Store
 from ....te.schedule import bind_shared
 from ....te.transform import lower_vectors
-from ..matrices.product_operands import UNBOUNDED
 from ..nest import coordinates, row_starts
 from .hoist import vector_loop
 

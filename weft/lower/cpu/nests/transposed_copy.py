@@ -9,14 +9,13 @@ from functools import partial
 
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
-from ....te.build import KernelBuilder
+from ....te.build import UNBOUNDED, KernelBuilder
 from ....te.expr import Expr, Shuffle, binary, select
 from ....te.loops import Buffer, Kernel
 from ....te.transform import lower_vectors
 from ....te.visit import masked_load
 from ..matrices.open_tile import ceil_div, clamped, lanes_from
 from ..matrices.pack import GROUP_BYTES, VECTOR_BYTES, transposed
-from ..matrices.product_operands import UNBOUNDED
 from ..nest import row_starts
 
 BLOCK = 64  # elements along i of a turn: a few whole cache lines of x

@@ -14,7 +14,7 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from ....base.dtype import DType
-from ....te.build import KernelBuilder
+from ....te.build import UNBOUNDED, KernelBuilder
 from ....te.expr import Expr, ExprLike, as_expr, call, cast, const, maximum, minimum, select
 from ....te.extents import passed
 from ....te.loops import Buffer
@@ -22,7 +22,6 @@ from ..matrices.open_tile import lanes_from
 from ..taps import Line, Reach
 
 Number = Any  # an int or an Extent
-UNBOUNDED = 1 << 40  # elements of a buffer whose extent is not looked at
 
 
 class WindowAxis(NamedTuple):
