@@ -24,7 +24,7 @@ from weft.core.graph import Graph
 from weft.core.infer import infer
 from weft.core.ir import NodeEntry
 from weft.runtime.cuda.array import to_device
-from weft.testing import bert
+from weft.testing import bert, vit
 
 ROUNDS, REPEATS = 9, 20
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
@@ -93,7 +93,7 @@ class ResNet(nn.Module):
         return self.fc(self.blocks(x).mean((2, 3)))
 
 
-def random_params(net: Any, batch: int, gain: float) -> dict[str, np.ndarray]:
+def random_params(net: Any, batch: int) -> dict[str, np.ndarray]:
     """Random ones, at scales at which signals stay what they are."""
     rng = np.random.default_rng(0)
     shapes = dict(zip(net.list_input_names(), _shapes(net, data=(batch, 3, 224, 224))))
@@ -102,7 +102,7 @@ def random_params(net: Any, batch: int, gain: float) -> dict[str, np.ndarray]:
         if name == "data":
             continue
         fan = int(np.prod(shape[1:])) if len(shape) > 1 else 1
-        made = rng.standard_normal(shape) * (gain / fan) ** 0.5 if len(shape) > 1 else rng.uniform(0.2, 0.6, shape)
+        made = rng.standard_normal(shape) * (2 / fan) ** 0.5 if len(shape) > 1 else rng.uniform(0.2, 0.6, shape)
         params[name] = made.astype(np.float32)
     return params
 
@@ -128,43 +128,25 @@ class Bert(nn.Module):
         return self.layers(self.norm(self.words(ids) + self.places))
 
 
-# ViT-B/16: a symbol, and torchvision's
-
-
-def vit_symbol(batch: int) -> Any:
-    def norm(x: Any, name: str) -> Any:
-        return sym.layer_norm(x, axis=-1, epsilon=1e-6, name=name)
-
-    x = sym.conv2d(sym.Variable("data"), channels=768, kernel_size=(16, 16), strides=(16, 16), name="patches")
-    x = sym.transpose(sym.reshape(x, shape=(batch, 768, 196)), axes=(0, 2, 1))
-    first = sym.broadcast_to(sym.Variable("first_weight", shape=(1, 1, 768)), shape=(batch, 1, 768))
-    x = sym.broadcast_add(sym.concatenate(first, x, axis=1), sym.Variable("places_weight", shape=(1, 197, 768)))
-    for layer in range(12):
-        name = f"layer{layer}"
-        x = sym.elemwise_add(x, bert.self_attention(norm(x, f"{name}_norm1"), 197, 768, 12, name))
-        inner = sym.gelu(sym.dense(norm(x, f"{name}_norm2"), units=3072, name=f"{name}_inner"))
-        x = sym.elemwise_add(x, sym.dense(inner, units=768, name=f"{name}_outer"))
-    x = sym.strided_slice(norm(x, "norm"), begin=(0, 0, 0), end=(batch, 1, 768))
-    return sym.dense(sym.flatten(x), units=1000, name="head")
-
-
 def network(name: str, batch: int) -> tuple[Any, dict[str, np.ndarray], np.ndarray]:
     """Symbol, float32 parameters and an input."""
     rng = np.random.default_rng(batch)
-    if name != "bert":
-        net, gain = (resnet_symbol(), 2) if name == "resnet" else (vit_symbol(batch), 1)
-        return net, random_params(net, batch, gain), rng.standard_normal((batch, 3, 224, 224)).astype(np.float32)
-    net, params = bert.get_workload(batch)
-    return net, {k: np.asarray(v.asnumpy()) for k, v in params.items()}, rng.integers(0, 30522, (batch, 128))
+    image = rng.standard_normal((batch, 3, 224, 224)).astype(np.float32)
+    if name == "resnet":
+        net = resnet_symbol()
+        return net, random_params(net, batch), image
+    net, params = (bert if name == "bert" else vit).get_workload(batch)
+    data = rng.integers(0, 30522, (batch, 128)) if name == "bert" else image
+    return net, {k: np.asarray(v.asnumpy()) for k, v in params.items()}, data
 
 
-def vit() -> nn.Module:
+def torchvision_vit() -> nn.Module:
     from torchvision.models import vit_b_16  # no other network needs it
 
     return vit_b_16(weights=None)
 
 
-MODULES: dict[str, Callable[[], nn.Module]] = {"resnet": ResNet, "bert": Bert, "vit": vit}
+MODULES: dict[str, Callable[[], nn.Module]] = {"resnet": ResNet, "bert": Bert, "vit": torchvision_vit}
 
 
 def half(array: np.ndarray) -> np.ndarray:
