@@ -22,7 +22,6 @@ from weft.base.cpu_target import host
 from weft.base.errors import Unsupported
 from weft.base.file_cache import FileCache, file_cache
 from weft.base.kept import Kept
-from weft.compiler.open import kernels as open_kernels
 from weft.compiler.open import programs as open_programs
 from weft.compiler.open.calls import lower_compute
 from weft.core.op import Op
@@ -58,7 +57,7 @@ class Process:
         self.lowered.clear()
         self._patch.setattr(native_generic, "_calls", Kept(native_generic.KEPT))
         self._patch.setattr(native_generic, "_programs", {})
-        self._patch.setattr(open_kernels, "_kernels", {})
+        self._patch.setattr(open_programs, "_steps", {})
 
     def programs(self):
         return [path for path in self.folder.glob("*.bin") if b"'program'" in path.read_bytes()]

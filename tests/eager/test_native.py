@@ -26,7 +26,7 @@ from weft.eager.native import product as native_product
 from weft.eager.native.calls import Declined
 from weft.eager.native.thresholds import FROM
 from weft.ops._families import F
-from weft.runtime.cpu import open_kernel
+from weft.runtime.cpu import one_step
 
 CONTRACT = 5e-5  # of the output's largest magnitude
 
@@ -91,7 +91,7 @@ def test_of_double_precision(case):
 
 @named
 def test_bits_do_not_depend_on_threads(case, two_threads, monkeypatch):
-    monkeypatch.setattr(open_kernel, "THREADS", ThreadFacts(wake=0.0))
+    monkeypatch.setattr(one_step, "THREADS", ThreadFacts(wake=0.0))
     arrays = case.arrays(tuple(extent * 2 for extent in case.sizes[0]))
     results = []
     for threads in (1, 2):

@@ -9,8 +9,9 @@ from lower.accuracy import targets
 
 from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
+from weft.compiler.open.programs import of_kernel
 from weft.lower.cpu.matrices.elimination import COLUMNS, panel_kernel, substitution_kernel
-from weft.runtime.cpu.open_kernel import OpenKernel
+from weft.runtime.cpu.one_step import OneStep
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
 dtypes = pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)
@@ -18,7 +19,7 @@ fronts = pytest.mark.parametrize("front", [False, True])
 
 
 def loaded(kernel, target):
-    return OpenKernel(kernel_cache.compiled(kernel, target))
+    return OneStep(of_kernel(kernel_cache.compiled(kernel, target), target))
 
 
 @on_every_isa

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft import ops  # noqa: F401
-from weft.compiler.open import kernels as open_kernels
+from weft.compiler.open import programs as open_programs
 from weft.core.op import Op
 from weft.eager.native.pointwise import element, op_key, run_pointwise
 from weft.runtime.cpu import pool
@@ -58,10 +58,10 @@ def test_no_memory_but_its_own_is_touched(size):
 
 def test_one_kernel_serves_all_sizes():
     run(ADD, np.ones((3, 5), "float64"), np.ones((3, 5), "float64"))
-    before = len(open_kernels._kernels)
+    before = len(open_programs._steps)
     for shape in [(1,), (7, 9), (2, 3, 4, 5), (100000,)]:
         run(ADD, np.ones(shape, "float64"), np.ones(shape, "float64"))
-    assert len(open_kernels._kernels) == before
+    assert len(open_programs._steps) == before
 
 
 def test_bits_do_not_depend_on_threads(monkeypatch):

@@ -12,11 +12,12 @@ from codegen.native import ISAS, target_of
 from lower.accuracy import agrees
 
 from weft.codegen.cpu.compile import compile_kernel
+from weft.compiler.open.programs import of_kernel
 from weft.lower.cpu.matrices.open_tile import tile_size
 from weft.lower.cpu.matrices.skinny_product import MAX_ROWS, skinny_columns
 from weft.lower.cpu.matrices.strided_product import Arguments, strided_kernel
 from weft.lower.cpu.product import BLOCK, panel_elements
-from weft.runtime.cpu.open_kernel import OpenKernel
+from weft.runtime.cpu.one_step import OneStep
 
 rng = np.random.default_rng(0)
 
@@ -32,7 +33,7 @@ LAYOUTS = {
 @lru_cache(None)
 def compiled(kind, isa, dtype):
     target = target_of(isa)
-    return OpenKernel(compile_kernel(strided_kernel(np.dtype(dtype), kind, target), target))
+    return OneStep(of_kernel(compile_kernel(strided_kernel(np.dtype(dtype), kind, target), target), target))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -8,10 +8,11 @@ from lower.accuracy import targets
 
 from weft import te
 from weft.compiler.kernels import kernel_cache
+from weft.compiler.open.programs import of_kernel
 from weft.core.op import Op
 from weft.lower import chunks
 from weft.lower.cpu.scan import Scan, Walk, scan_kernel
-from weft.runtime.cpu.open_kernel import OpenKernel
+from weft.runtime.cpu.one_step import OneStep
 from weft.testing.op_check import Sample, run_lowered
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
@@ -20,7 +21,7 @@ NUMPY = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimu
 
 
 def loaded(kernel, target):
-    return OpenKernel(kernel_cache.compiled(kernel, target))
+    return OneStep(of_kernel(kernel_cache.compiled(kernel, target), target))
 
 
 def random(rng, shape, dtype):

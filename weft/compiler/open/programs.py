@@ -1,43 +1,78 @@
 """Programs of eager calls by key: lowered and compiled once on a machine. Other processes find them in the disk cache,
-where a key has several: each serves the sizes that answer its guards."""
+where a key has several: each serves the sizes that answer its guards. Those of one kernel whose numbers are all given
+serve every call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ...base.cpu_target import CpuTarget, host
 from ...base.errors import Error, RunError
 from ...base.file_cache import file_cache
-from ...base.plan import ONCE, At, ExecPlan, KernelStep, Launch, OpenWork
+from ...base.plan import ONCE, At, BufferRef, ExecPlan, KernelCode, KernelStep, Launch, OpenWork, Slot
+from ...base.sizes import SIZE, Row, SizeTable
 from ...core.bulk import collector_paused
 from ...lower.group import Spec, Temporary
 from ...runtime.artifact import program_bytes, program_of
 from ...runtime.cpu.executor import CpuExecutor
+from ...runtime.cpu.one_step import OneStep
 from ...runtime.program import Program, TensorSpec
 from ...te.loops import Kernel
 from ..kernels import kernel_cache
 from ..locations import Locations, as_number
 from .calls import LoweredCall
-from .kernels import compiling, file_key
+from .keys import compiling, file_key, making
 
 IDLE_BYTES = 1 << 16
 VARIANTS = 16  # programs of one key that differ by what they asked about sizes
 
 
-@collector_paused
+T = TypeVar("T")
+
+_steps: dict[Hashable, OneStep] = {}
+
+
 def open_program(key: Hashable, name: str, sizes: Sequence[int], lower: Callable[[], LoweredCall]) -> CpuExecutor:
-    """What runs a program of a key that serves these sizes; `lower` writes it when there is none. What a key is,
-    `open_kernel` says."""
+    """What runs a program of a key that serves these sizes; `lower` writes it when there is none.
+
+    A key of texts, numbers and dtypes holds for other processes, too: it says all that decides what is written, weft's
+    own sources aside.
+    """
+    return _found_or_made(key, name, sizes, lambda: assembled(lower(), host()), _executor)
+
+
+def one_step(key: Hashable, write: Callable[[CpuTarget], Kernel]) -> OneStep:
+    """What runs the kernel of a key, which `write` writes for this machine when it is asked for first."""
+    found = _steps.get(key)
+    if found is not None:
+        return found
+    with making:
+        if key not in _steps:
+            make = lambda: of_kernel(kernel_cache.compiled(write(host()), host()), host())
+            _steps[key] = _found_or_made(key, key, None, make, OneStep)
+        return _steps[key]
+
+
+def _executor(program: Program) -> CpuExecutor:
+    """Calls are of one program after another, so none keeps much memory."""
+    return CpuExecutor(program, idle_bytes=IDLE_BYTES)
+
+
+@collector_paused
+def _found_or_made(
+    key: Hashable, name: object, sizes: Sequence[int] | None, make: Callable[[], Program], load: Callable[[Program], T]
+) -> T:
+    """A loaded program of a key; of one that needs no sizes there is one for all of them."""
     kept = _kept(key, sizes)
     if kept.program is not None:
         with suppress(RunError):
-            return _loaded(kept.program)
+            return load(kept.program)
     with compiling(name):
-        program = assembled(lower(), host())
-        made = _loaded(program)
+        program = make()
+        made = load(program)
     if kept.program is None:
         kept = _kept(key, sizes)  # what other processes have kept in the meantime stays
         if kept.program is not None:
@@ -48,11 +83,6 @@ def open_program(key: Hashable, name: str, sizes: Sequence[int], lower: Callable
     return made
 
 
-def _loaded(program: Program) -> CpuExecutor:
-    """Calls are of one program after another, so none keeps much memory."""
-    return CpuExecutor(program, idle_bytes=IDLE_BYTES)
-
-
 class _Kept(NamedTuple):
     """A program of the disk cache, and the key of its place there. Without a program: where one
     would stand, if there is a cache and the key is all text."""
@@ -61,32 +91,33 @@ class _Kept(NamedTuple):
     name: bytes | None
 
 
-def _kept(key: Hashable, sizes: Sequence[int]) -> _Kept:
+def _kept(key: Hashable, sizes: Sequence[int] | None) -> _Kept:
     """What is kept for these sizes. A new program's place is the first where nothing whole stands,
     else one that the sizes choose."""
     disk = file_cache()
     for place in range(VARIANTS):
-        name = None if disk is None else _name(key, place)
+        name = None if disk is None else file_key(("program", key, place), host())
         if disk is None or name is None:
             return _Kept(None, None)
         data = disk.get(name)
-        program = None if data is None else _read(data, len(sizes))
-        if program is None or program.plan.sizes is None or program.plan.sizes.numbers(sizes) is not None:
+        program = None if data is None else _read(data, None if sizes is None else len(sizes))
+        if program is None or sizes is None or _serves(program, sizes):
             return _Kept(program, name)
-    return _Kept(None, _name(key, sum(sizes) % VARIANTS))
+    assert sizes is not None
+    return _Kept(None, file_key(("program", key, sum(sizes) % VARIANTS), host()))
 
 
-def _name(key: Hashable, place: int) -> bytes | None:
-    return file_key(("program", key, place), host())
+def _serves(program: Program, sizes: Sequence[int]) -> bool:
+    return program.plan.sizes is None or program.plan.sizes.numbers(sizes) is not None
 
 
-def _read(data: bytes, sizes: int) -> Program | None:
+def _read(data: bytes, sizes: int | None) -> Program | None:
     """The program of a file, if it is one of so many sizes."""
     try:
         program = program_of(data)
     except Error:
         return None
-    return program if len(program.open_sizes) == sizes else None
+    return program if sizes in (None, len(program.open_sizes)) else None
 
 
 # From kernels to a program
@@ -121,6 +152,21 @@ def assembled(call: LoweredCall, target: CpuTarget) -> Program:
     plan = ExecPlan(tuple(steps), slots, as_number(arena_bytes), table)
     objects = tuple({code.name: code.code for code in codes.values()}.values())
     return Program(plan, objects, inputs, outputs, (), str(target), open_sizes=call.sizes)
+
+
+def of_kernel(code: KernelCode, target: CpuTarget) -> Program:
+    """The program of one kernel whose numbers are all given: its scalars, then its turns, then nanoseconds of work. So
+    are its arrays, of whose extents the program knows nothing."""
+    scalars, buffers = len(code.scalars), code.buffers
+    given = [At(number) for number in range(scalars + 2)]
+    refs = tuple(map(BufferRef, range(len(buffers))))
+    launch = Launch((given[scalars], 1, 1))
+    step = KernelStep(code.name, refs, tuple(given[:scalars]), launch, OpenWork(1.0, given[-1]))
+    slots = tuple(Slot("input", 0, name=buffer.name) for buffer in buffers)
+    table = SizeTable(tuple(Row(SIZE, at.row) for at in given), ())
+    inputs = tuple(TensorSpec(buffer.name, (0,), buffer.dtype) for buffer in buffers)
+    sizes = tuple((len(inputs), at.row) for at in given)
+    return Program(ExecPlan((step,), slots, 0, table), (code.code,), inputs, (), (), str(target), open_sizes=sizes)
 
 
 def _launch(kernel: Kernel, call: LoweredCall) -> Launch:

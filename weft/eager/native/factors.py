@@ -1,5 +1,5 @@
-"""Factors of matrices by elimination, and systems with triangles: some rows and columns by open
-kernels, the rest by products."""
+"""Factors of matrices by elimination, and systems with triangles: some rows and columns by
+kernels of open sizes, the rest by products."""
 
 from __future__ import annotations
 

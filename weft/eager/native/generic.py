@@ -1,4 +1,4 @@
-"""Eager calls by open kernels made from an operator's compute: one program serves all sizes that
+"""Eager calls by programs made from an operator's compute: one program serves all sizes that
 pass its guards."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from ...base.cpu_target import host
 from ...base.kept import Kept
 from ...compiler.open.calls import LoweredCall, Written, lower_compute, lower_numbers, lowered_operator
-from ...compiler.open.kernels import making
+from ...compiler.open.keys import making
 from ...compiler.open.programs import VARIANTS, open_program
 from ...core.op import Op
 from ...runtime.addresses import address_of

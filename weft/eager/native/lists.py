@@ -12,13 +12,13 @@ from ...base.cpu_facts import COSTS
 from ...base.dtype import DType
 from ...lower.cpu.nests.lists import TURN, Update, list_kernel
 from ...runtime.addresses import address_of
-from ...runtime.cpu.open_kernel import OpenKernel
+from ...runtime.cpu.one_step import OneStep
 from ...te import intrinsics
 from ...te.expr import Binary, Call, Expr, Var, maximum, minimum, select
 from ...te.printer import show
 from ...te.visit import postorder
 from .calls import Array
-from .kernels import open_kernel
+from .kernels import one_step
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -58,7 +58,7 @@ class ListUpdate:
         self.element = lists * COSTS.moved + calls * COSTS.computed
         text = tuple([(number, show(value)) for number, value in results])
         key: Hashable = ("lists", dtype, lists, tuple(numbers), text)
-        self.kernel: OpenKernel = open_kernel(key, lambda target: list_kernel("lists", update, target))
+        self.kernel: OneStep = one_step(key, lambda target: list_kernel("lists", update, target))
 
     def run(self, firsts: Sequence[Array], table: Words, numbers: Array, places: Words, elements: int) -> None:
         """Changes the elements of all arrays; `list_kernel` says what the arguments are."""

@@ -1,4 +1,4 @@
-"""Large element-wise calls of eager tensors, by open kernels."""
+"""Large element-wise calls of eager tensors, by programs of one step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from ...base.cpu_facts import COSTS
 from ...compiler.disk_cache import is_own
-from ...compiler.open.kernels import open_kernel
+from ...compiler.open.programs import one_step
 from ...core.op import Op
 from ...lower.cpu.nest import BLOCK_ELEMENTS
 from ...lower.cpu.nests.element import Element, Walk, element_kernel, element_of
 from ...ops.math import broadcast  # noqa: F401  operators named here
-from ...runtime.cpu.open_kernel import OpenKernel
+from ...runtime.cpu.one_step import OneStep
 from .calls import Array, Declined, attempted
 from .copy import dense, rows_of
 from .strides import Axis, is_dense_inside, is_writable, joined, memory_order, steps_of
@@ -128,7 +128,7 @@ class PointwisePlan(NamedTuple):
     """All that a call on arrays of certain shapes and strides needs: which of them are copied
     first, the axes as they lie in memory, and the way back from there."""
 
-    kernel: OpenKernel
+    kernel: OneStep
     scalars: tuple[int, ...]
     turns: int
     work: float
@@ -157,9 +157,9 @@ def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | N
     )
 
 
-def _kernel(key: Hashable, body: Element, arrays: Sequence[Array], walk: Walk) -> OpenKernel:
+def _kernel(key: Hashable, body: Element, arrays: Sequence[Array], walk: Walk) -> OneStep:
     whole = (key, tuple([array.dtype for array in arrays]), walk)
-    return open_kernel(whole, lambda target: element_kernel(body, walk, target))
+    return one_step(whole, lambda target: element_kernel(body, walk, target))
 
 
 @lru_cache(KEPT)

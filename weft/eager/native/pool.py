@@ -1,4 +1,4 @@
-"""Pools and resizing of large eager tensors by open kernels. Images of all items and channels are
+"""Pools and resizing of large eager tensors by programs of open sizes. Images of all items and channels are
 one row of images; pools over whole images are reductions."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Matrix products of numpy arrays with any strides, by open kernels: what numpy's matmul gives, in
+"""Matrix products of numpy arrays with any strides, by programs of one step: what numpy's matmul gives, in
 order of memory, comes out. Which kernel runs, and how its work is cut, depends on sizes alone."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...base.cpu_target import host
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import DTypeError, LayoutError, ShapeError
 from ...lower.cpu.matrices.strided_product import StridedPlan, plan_strided, strided_kernel
-from ...runtime.cpu.open_kernel import OpenKernel
+from ...runtime.cpu.one_step import OneStep
 from .calls import Array
 from .kernels import kernel
 from .thresholds import FROM
@@ -76,7 +76,7 @@ class ProductCall(NamedTuple):
 
     shape: tuple[int, ...]
     plan: StridedPlan | None
-    kernel: OpenKernel | None
+    kernel: OneStep | None
     scalars: tuple[int, ...]
     starts: Array
     is_swapped: bool

@@ -32,7 +32,7 @@ from .pool import thread_count, thread_pool
 from .walk_code import Words, run_table
 
 
-class _Loaded(NamedTuple):
+class Loaded(NamedTuple):
     """What executors of a program share, whatever sizes they are bound to."""
 
     library: Library | None
@@ -41,7 +41,7 @@ class _Loaded(NamedTuple):
     costs: ThreadFacts
 
     @classmethod
-    def of(cls, program: Program, idle_bytes: float) -> _Loaded:
+    def of(cls, program: Program, idle_bytes: float) -> Loaded:
         check_target(program.target)
         kernels = {step.kernel for step in program.plan.steps if isinstance(step, KernelStep)}
         library = load_object(program.objects, kernels) if kernels else None
@@ -54,9 +54,9 @@ class CpuExecutor(Executor):
     so many bytes for each that there is at once."""
 
     def __init__(
-        self, program: Program, threads: int | None = None, loaded: _Loaded | None = None, idle_bytes: float = inf
+        self, program: Program, threads: int | None = None, loaded: Loaded | None = None, idle_bytes: float = inf
     ) -> None:
-        self._loaded = loaded or _Loaded.of(program, idle_bytes)
+        self._loaded = loaded or Loaded.of(program, idle_bytes)
         super().__init__(program)
         self.threads = thread_count(threads)
         self._runs: list[Words] = []  # what the segments hold the addresses of

@@ -1,4 +1,4 @@
-"""Element-wise operators as open kernels: one kernel for an operator, its dtypes, and how its
+"""Element-wise operators as kernels of open sizes: one for an operator, its dtypes, and how its
 operands are walked; sizes and strides are arguments."""
 
 from __future__ import annotations

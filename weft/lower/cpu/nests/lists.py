@@ -1,5 +1,5 @@
-"""Element-wise updates of lists of arrays as one open kernel: how many arrays there are, where they lie and how long
-they are stands in a table, which is an argument."""
+"""Element-wise updates of lists of arrays as one kernel of open sizes: how many arrays there are, where they lie and
+how long they are stands in a table, which is an argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open kernels by key: compiled once, found again by other processes, told of under debug."""
+"""Programs of one step by key: compiled once, found again by other processes, told of under debug."""
 
 import os
 import subprocess
@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import weft.eager.native  # noqa: F401  which writes kernels
+from weft.base.cpu_target import host
 from weft.compiler import disk_cache
-from weft.compiler.open import kernels as open_kernels
+from weft.compiler.open import keys
+from weft.compiler.open.programs import one_step
 from weft.te.build import KernelBuilder
 from weft.te.transform import lower_vectors
 
@@ -33,7 +35,7 @@ def doubling(target):
 
 @pytest.mark.parametrize("count", [1, 7, 100_000])
 def test_a_kernel_serves_all_sizes(count):
-    kernel = open_kernels.open_kernel("test doubling", doubling)
+    kernel = one_step("test doubling", doubling)
     x, y = np.random.default_rng(count).random(count, "float32"), np.empty(count, "float32")
     kernel.run([x, y], [count], count, 1e6)
     np.testing.assert_array_equal(y, 2 * x)
@@ -46,9 +48,9 @@ def test_a_key_is_made_once():
         made.append(target)
         return doubling(target)
 
-    first = open_kernels.open_kernel(("test", object()), make)
+    first = one_step(("test", object()), make)
     key = ("test once", 1, np.dtype("float32"))
-    kernels = {open_kernels.open_kernel(key, make) for _ in range(3)}
+    kernels = {one_step(key, make) for _ in range(3)}
     assert len(kernels) == 1
     assert first not in kernels
     assert len(made) <= 2  # the second may come from the disk
@@ -56,13 +58,13 @@ def test_a_key_is_made_once():
 
 @pytest.mark.parametrize("key", [("a", 1), (("a",), 1.5, None, np.dtype("int8"))])
 def test_plain_keys_hold_for_other_processes(key):
-    target = open_kernels.host()
-    assert open_kernels.file_key(key, target) == open_kernels.file_key(key, target)
-    assert open_kernels.file_key((*key, "other"), target) != open_kernels.file_key(key, target)
+    target = host()
+    assert keys.file_key(key, target) == keys.file_key(key, target)
+    assert keys.file_key((*key, "other"), target) != keys.file_key(key, target)
 
 
 def test_keys_of_objects_do_not():
-    assert open_kernels.file_key(("a", object()), open_kernels.host()) is None
+    assert keys.file_key(("a", object()), host()) is None
 
 
 def test_a_second_process_compiles_nothing(tmp_path):
@@ -78,17 +80,17 @@ def test_keys_on_disk_depend_on_the_modules_that_write_kernels(tmp_path, monkeyp
     (tmp_path / "family.py").write_text("BLOCK = 8")
     names = []
     for folders in ([], [str(tmp_path)]):
-        monkeypatch.setattr(open_kernels, "_writers", [])
+        monkeypatch.setattr(keys, "_writers", [])
         for folder in folders:
-            open_kernels.depends_on(folder)
-        names.append(open_kernels.file_key(("one",), open_kernels.host()))
+            keys.depends_on(folder)
+        names.append(keys.file_key(("one",), host()))
     disk_cache.fingerprint.cache_clear()
-    assert open_kernels.file_key(("one",), open_kernels.host()) == names[1]
+    assert keys.file_key(("one",), host()) == names[1]
     (tmp_path / "family.py").write_text("BLOCK = 16")
     disk_cache.fingerprint.cache_clear()
-    names.append(open_kernels.file_key(("one",), open_kernels.host()))
+    names.append(keys.file_key(("one",), host()))
     assert len(set(names)) == 3
 
 
 def test_modules_of_eager_kernels_are_among_them():
-    assert os.path.join("eager", "native", "*.py") in open_kernels._writers
+    assert os.path.join("eager", "native", "*.py") in keys._writers

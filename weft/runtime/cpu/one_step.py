@@ -1,4 +1,4 @@
-"""A compiled kernel whose extents are arguments, called on numpy arrays from eager code."""
+"""A program of one kernel whose numbers are all given with the arrays, called from eager code."""
 
 from __future__ import annotations
 
@@ -9,31 +9,35 @@ from typing import Any
 import numpy as np
 
 from ...base.cpu_facts import THREADS
-from ...base.plan import KernelCode
+from ...base.plan import KernelStep
 from ..addresses import address_of
-from .jit import Library, load_object
+from ..program import Program
+from .executor import Loaded
 from .pool import eager_threads, thread_pool
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
-class OpenKernel:
-    """Calls native code without looking at the arrays: whoever computes the scalars knows them.
+class OneStep:
+    """Calls native code without looking at the arrays, and without a table of sizes: whoever computes the numbers
+    knows them.
 
-    `run` takes the arrays of the kernel's buffers in order, its scalars in order, how many turns
-    its parallel loop has, and about how many nanoseconds all of it takes one thread.
+    `run` takes the arrays of the step in order, its scalars in order, how many turns its parallel loop has, and about
+    how many nanoseconds all of it takes one thread.
     """
 
-    __slots__ = ("_address", "_function", "_library", "_numbers", "_pointers", "_pool", "name")
+    __slots__ = ("_address", "_function", "_loaded", "_numbers", "_pointers", "_pool", "program")
 
-    def __init__(self, code: KernelCode, library: Library | None = None) -> None:
-        self.name = code.name
-        self._library = library or load_object(code.code, [code.name])
-        self._address = self._library.address(code.name)
+    def __init__(self, program: Program) -> None:
+        (step,) = program.plan.steps
+        assert isinstance(step, KernelStep)
+        self.program, self._loaded = program, Loaded.of(program, idle_bytes=0)
+        assert self._loaded.library is not None
+        self._address = self._loaded.library.address(step.kernel)
         self._function = _Function(self._address)
-        self._pointers = ctypes.c_void_p * max(len(code.buffers), 1)
-        self._numbers = ctypes.c_int64 * max(len(code.scalars), 1)
+        self._pointers = ctypes.c_void_p * max(len(step.buffers), 1)
+        self._numbers = ctypes.c_int64 * max(len(step.scalars), 1)
         self._pool = thread_pool()
 
     @property
