@@ -42,10 +42,11 @@ def steps_of(x):
     st.sampled_from([None, "column", "full", "row"]),
     st.sampled_from(["nan", "zero", "clean"]),
     st.booleans(),
+    st.booleans(),
     st.sampled_from(TARGETS),
     st.booleans(),
 )
-def test_any_attention_between_guard_pages(batch, counts, mask, unseen, last, target, front):
+def test_any_attention_between_guard_pages(batch, counts, mask, unseen, last, causal, target, front):
     (n, heads), (queries, keys, width, values) = batch, counts
     q, k = normal(n, queries, heads, width), normal(n, keys, width, heads)
     v = normal(n, heads, keys, values)
@@ -61,6 +62,7 @@ def test_any_attention_between_guard_pages(batch, counts, mask, unseen, last, ta
         "value": (0, *steps_of(seen[2])),
         "scale": 0.5,
         "masked": mask is not None,
+        "is_causal": causal,
         "unseen": unseen,
         "out_axes": (0, 2, 1, 3) if last else (0, 1, 2, 3),
     }
@@ -72,6 +74,8 @@ def test_any_attention_between_guard_pages(batch, counts, mask, unseen, last, ta
         given_mask[hidden] = -np.inf
         inputs.append(given_mask)
         added = given_mask.swapaxes(-1, -2)
+    if causal:
+        added = np.where(np.tri(queries, keys, dtype=bool), 0.0 if added is None else added, -np.inf)
     expected = attended(*seen, 0.5, added, unseen)
     expected = expected.transpose(0, 2, 1, 3) if last else expected
     sample = Sample(inputs, attrs, None)
@@ -124,3 +128,15 @@ def test_the_same_bits_for_any_number_of_threads(length):
         found.append(model.run({"x": values["x"]})[0])
     assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
     agrees(found[0], attended(*arrays, 0.5, mask))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_more_keys_than_caches_hold(causal, dtype):
+    sym = weft.symbol
+    values = {name: normal(1, 2, 2300, 6).astype(dtype) for name in "qkv"}
+    y = sym.scaled_dot_product_attention(*map(sym.Variable, "qkv"), is_causal=causal)
+    model = weft.compile(y, shape={name: x.shape for name, x in values.items()}, dtype=dict.fromkeys(values, dtype))
+    assert [kernel.operators for kernel in model.report().kernels] == [("_strided_attention",)]
+    hidden = np.where(np.tri(2300, dtype=bool), 0.0, -np.inf) if causal else None
+    agrees(model.run(values)[0], attended(*values.values(), 6**-0.5, hidden))

@@ -126,14 +126,35 @@ def scores_read_twice():
     return sym.batch_matmul(sym.softmax(s), V) + sym.sum(s)
 
 
+HIDDEN = np.where(np.tri(9, dtype=bool), 0.0, -np.inf)
+SEEN = rng.random((2, 1, 9)) < 0.6
+SEEN[..., 0] = True
+OPERATORS = {  # and values, scale, what is added to scores
+    "causal": ({"is_causal": True}, heads(), 5**-0.5, HIDDEN),
+    "causal, many keys": ({"is_causal": True, "scale": 0.4}, heads(2500, 2, 1), 0.4, None),
+    "a condition": ({"mask": "boolean"}, {**heads(), "m": SEEN}, 5**-0.5, np.where(SEEN, 0.0, -np.inf)),
+    "both": ({"mask": "boolean", "is_causal": True}, {**heads(), "m": SEEN}, 5**-0.5, np.where(SEEN, HIDDEN, -np.inf)),
+    "float64": ({}, heads(dtype="d"), 5**-0.5, 0.0),
+    "many keys": ({}, heads(2500, 2, 1), 2**-0.5, 0.0),
+}
+
+
+@pytest.mark.parametrize("case", OPERATORS)
+def test_operators_of_attention(case):
+    attrs, values, scale, added = OPERATORS[case]
+    y = sym.scaled_dot_product_attention(*([Q, K, V, M] if "m" in values else [Q, K, V]), **attrs)
+    ops, (found,) = fused(y, values)
+    assert "_strided_attention" in ops
+    length = values["q"].shape[-2]
+    added = np.where(np.tri(length, dtype=bool), 0.0, -np.inf) if added is None else added
+    np.testing.assert_allclose(found, attention(values, scale, added), rtol=1e-4, atol=1e-5)
+
+
 LEFT_ALONE = {
     "probabilities are an output": (probabilities_as_output, heads()),
     "scores are read twice": (scores_read_twice, heads()),
     "softmax over queries": (lambda: sym.batch_matmul(sym.softmax(scores(), axis=2), V), heads()),
-    "causal": (lambda: sym.scaled_dot_product_attention(Q, K, V, is_causal=True), heads()),
-    "float64": (lambda: sym.batch_matmul(sym.softmax(scores()), V), heads(dtype="d")),
     "few queries": (lambda: sym.batch_matmul(sym.softmax(scores()), V), heads(length=3)),
-    "too many keys": (lambda: sym.batch_matmul(sym.softmax(scores()), V), heads(2500, 2, 1)),
     "a mask that is scaled too": (
         lambda: sym.batch_matmul(sym.softmax(sym.broadcast_add(scores(), M) * 2), V),
         {**heads(), "m": normal(9, 9)},

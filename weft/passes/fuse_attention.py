@@ -3,13 +3,15 @@ operator, which reads all three through the transposes and reshapes before them.
 
     softmax(scale Q K' + mask) V         scale, mask and the removal of NaN may be there or not
     softmax(where(C, scale Q K', f)) V   a condition, and what stands in place of scores where it does not hold
+    scaled_dot_product_attention         whatever its mask is
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
-from ..base.dtype import DTYPES, FLOAT32
+from ..base.dtype import DTYPES, FLOAT32, FLOAT64
 from ..base.extents import Extent
 from ..base.shape import Shape, is_known, normalize_axis
 from ..core.graph import Graph
@@ -20,9 +22,8 @@ from ._chains import Chains
 from ._moves import Moves
 from ._views import FACTORS, Number, Numbers, View, view_of, whole
 
-FLOATS = {FLOAT32, DTYPES["float16"], DTYPES["bfloat16"]}
+FLOATS = {FLOAT32, FLOAT64, DTYPES["float16"], DTYPES["bfloat16"]}
 MIN_QUERIES, MIN_KEYS = 8, 4  # fewer leave most lanes of a vector empty
-MAX_KEYS = 2048  # scores of more keys do not stay in a cache
 MAX_COLUMNS = 2048  # of key and value, where queries or keys have names: a block keeps as many for each query
 
 
@@ -38,6 +39,7 @@ class _Chain(NamedTuple):
     unseen: str
     inside: frozenset[Node]
     filled: _Filled | None = None  # the mask is a condition
+    is_causal: bool = False
 
 
 class _Filled(NamedTuple):
@@ -49,7 +51,7 @@ class _Filled(NamedTuple):
 
 @register_pass("FuseAttention", requires=("shape", "dtype"))
 def fuse_attention(graph: Graph) -> Graph:
-    """Puts _strided_attention in place of the chains that compute attention on float32 or 16-bit floats."""
+    """Puts _strided_attention in place of the chains that compute attention on floats."""
     finder, moves = _Finder(graph), Moves()
 
     def fuse(walker: Walker, node: Node, inputs: list[NodeEntry]) -> list[NodeEntry] | None:
@@ -88,6 +90,7 @@ class _Finder:
             "scale": chain.factor * query.factor * key.factor,
             "masked": chain.mask is not None,
             "replaces": chain.filled is not None,
+            "is_causal": chain.is_causal,
         }
         inputs = [moves.entry(entry) for entry in read]
         if chain.mask is not None:
@@ -128,11 +131,12 @@ class _Finder:
             return None
         params, (query, key, value, *mask) = node.params, node.inputs
         shape = self.graph.fact(query).shape
-        if params.is_causal or params.mask == "boolean" or not shape or not isinstance(width := shape[-1], int):
+        if not shape or not isinstance(width := shape[-1], int):
             return None
         factor = params.scale if params.scale is not None else max(width, 1) ** -0.5
         given = mask[0] if mask else None
-        return _Chain(query, key, value, False, factor, given, "zero", frozenset())
+        filled = _Filled(-inf, False) if params.mask == "boolean" else None
+        return _Chain(query, key, value, False, factor, given, "zero", frozenset(), filled, params.is_causal)
 
     def _softmax(self, entry: NodeEntry) -> tuple[Node | None, str, list[Node]]:
         """The softmax behind the probabilities, if it is one; NaN may be replaced by zeros."""
@@ -220,7 +224,7 @@ class _Finder:
         (*batch, queries, width), keys, values = query.shape, key.shape[-2], value.shape[-1]
         same = query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
         known = chain.mask is None or _covers(facts[3].shape, (*batch, queries, keys))
-        suits = _is_within(queries, MIN_QUERIES) and _is_within(keys, MIN_KEYS, MAX_KEYS)
+        suits = _is_at_least(queries, MIN_QUERIES) and _is_at_least(keys, MIN_KEYS)
         most = MAX_COLUMNS if isinstance(queries, str) or isinstance(keys, str) else float("inf")
         columns = isinstance(width, int) and isinstance(values, int) and width + values <= most
         return (query, key, value) if same and known and suits and columns else None
@@ -240,8 +244,8 @@ def _covers(mask: Shape, scores: Numbers) -> bool:
     )
 
 
-def _is_within(extent: Number, low: int, high: float = float("inf")) -> bool:
-    return isinstance(extent, str) or low <= extent <= high
+def _is_at_least(extent: Number, least: int) -> bool:
+    return isinstance(extent, str) or extent >= least
 
 
 def _written(*numbers: Number) -> tuple[Extent, ...]:

@@ -1,23 +1,31 @@
-"""Attention of eager tensors by native products and softmax rows, some matrices of scores at a
-time, so that they stay in the cache."""
+"""Attention of eager tensors, by the template that models have; its gradient by native products and softmax rows,
+some matrices of scores at a time, so that they stay in the cache."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
-from math import prod, sqrt
-from typing import Any
+from functools import lru_cache, partial
+from math import inf, prod, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ... import te
-from ...base.dtype import BOOL, INT64
+from ...base.cpu_target import CpuTarget, host
+from ...base.dtype import BOOL, DType
+from ...compiler.open.calls import Written
+from ...core.ir import Fact
 from ...core.op import Op
+from ...lower.cpu.attention import attention_kernel
 from ...ops.nn.attention import te_softmax, te_softmax_grad
+from ...ops.nn.strided_attention import StridedAttentionAttrs
 from .calls import Array, Check, Declined, floats, native, not_empty
-from .generic import run_computed
+from .copy import dense
+from .generic import Call, numbers_call, run_computed
 from .product import multiply
+from .strides import has_steps, steps_of
 
+PLANS = 1024
 SCORES = 1 << 19  # elements that are made at a time
 
 
@@ -35,34 +43,24 @@ class _Heads:
         self.factor = np.array([scale], query.dtype)
         self.mask = _mask(mask[0], self.lead, self.keys) if mask else None
 
-    def parts(self, rows: int) -> Iterator[tuple[slice, slice, int]]:
-        """Matrices and rows of them that are done together, and how many keys they see: whole
-        matrices, or of one matrix `rows` rows at a time."""
-        together = SCORES // (self.queries * self.keys)
-        if together:
-            for first in range(0, self.count, together):
-                yield slice(first, first + together), slice(0, self.queries), self.keys
-            return
-        for head in range(self.count):
-            for first in range(0, self.queries, rows):
-                last = min(first + rows, self.queries)
-                seen = min(self.keys, last) if self.params.is_causal else self.keys
-                yield slice(head, head + 1), slice(first, last), seen
+    def parts(self) -> Iterator[slice]:
+        """Matrices that are done together."""
+        together = max(SCORES // (self.queries * self.keys), 1)
+        for first in range(0, self.count, together):
+            yield slice(first, first + together)
 
-    def probabilities(self, heads: slice, rows: slice, seen: int, out: Array | None = None) -> Array:
-        """The softmax of some rows of scores."""
-        scores = multiply(self.q[heads, rows], self.k[heads, :seen].swapaxes(-1, -2), out=out)
-        given = [scores, self.factor, np.array([rows.start], INT64)]
+    def probabilities(self, heads: slice, out: Array) -> None:
+        """The softmax of the scores of some matrices."""
+        multiply(self.q[heads], self.k[heads].swapaxes(-1, -2), out=out)
+        given = [out, self.factor]
         if self.mask is not None:
-            at = [part if extent > 1 else slice(None) for part, extent in zip((heads, rows), self.mask.shape)]
-            given.append(self.mask[(*at, slice(seen))])
-        key = ("attention", self.params.mask, self.params.is_causal)
-        run_computed(key, "attention", partial(_softmax, self.params), given, [scores])
-        return scores
+            given.append(self.mask[heads if len(self.mask) > 1 else slice(None)])
+        key = ("probabilities", self.params.mask, self.params.is_causal)
+        run_computed(key, "probabilities", partial(_softmax, self.params), given, [out])
 
 
-def _softmax(params: Any, dots: te.Tensor, factor: te.Tensor, first: te.Tensor, *mask: te.Tensor) -> te.Tensor:
-    return te_softmax(params, dots, factor[0], first[0], *mask)
+def _softmax(params: Any, dots: te.Tensor, factor: te.Tensor, *mask: te.Tensor) -> te.Tensor:
+    return te_softmax(params, dots, factor[0], *mask)
 
 
 def _flat(x: Array, count: int) -> Array:
@@ -89,15 +87,91 @@ def _takes(values: int) -> Check:
     return check
 
 
+# Forward
+
+
+class _Form(NamedTuple):
+    """All that a program knows of an attention as numbers: columns of query and key, columns of value, the factor of
+    the scores, leading axes, whether query i sees keys 0 to i only, and along which of its axes a mask has elements."""
+
+    width: int
+    values: int
+    scale: float
+    rank: int
+    is_causal: bool
+    replaces: bool
+    mask: tuple[bool, ...] | None
+
+
 @native("scaled_dot_product_attention", takes=_takes(3))
 def run_attention(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """softmax(scale q k' + mask) v"""
-    heads = _Heads(params, arrays)
-    out = np.empty((heads.count, heads.queries, arrays[2].shape[-1]), arrays[0].dtype)
-    for some, rows, seen in heads.parts(max(SCORES // 2 // heads.keys, 1)):
-        p = heads.probabilities(some, rows, seen)
-        multiply(p, heads.v[some, :seen], out=out[some, rows])
-    return out.reshape(*heads.lead, *out.shape[1:])
+    query, key, value = map(_in_rows, arrays[:3])
+    scale = 1 / sqrt(max(query.shape[-1], 1))
+    if params.scale is not None and params.scale != scale:
+        query, scale = query * query.dtype.type(params.scale), 1.0  # one program for all factors
+    mask = [_for_each_key(arrays[3], query.dtype)] if len(arrays) > 3 else []
+    has = tuple([extent > 1 for extent in mask[0].shape]) if mask else None
+    form = _Form(
+        query.shape[-1], value.shape[-1], scale, query.ndim - 2, params.is_causal, params.mask == "boolean", has
+    )
+    steps = [step for array in (query, key, value) for step in steps_of(array)[:-1]]
+    numbers = (*query.shape[:-1], key.shape[-2], *steps)
+    return _attention_call(form, query.dtype, numbers).run([query, key, value, *mask])[0]
+
+
+def _in_rows(x: Array) -> Array:
+    """An array whose rows are side by side in memory."""
+    return x if x.strides[-1] == x.itemsize and has_steps(x) else dense(x)
+
+
+def _for_each_key(mask: Array, dtype: DType) -> Array:
+    """A mask with a row for each key; of booleans, what stands in place of scores, or 0."""
+    turned = mask.swapaxes(-1, -2) if mask.ndim > 1 else mask.reshape(-1, 1)
+    return dense(turned if mask.dtype != BOOL else np.where(turned, dtype.type(0), dtype.type(-inf)))
+
+
+@lru_cache(PLANS)
+def _attention_call(form: _Form, dtype: DType, numbers: tuple[int, ...]) -> Call:
+    call = numbers_call(
+        ("attention", *form, dtype), "attention", numbers, partial(write_attention, host(), form, dtype)
+    )
+    return call._replace(read=frozenset())  # arrays lie as their steps say
+
+
+def write_attention(target: CpuTarget, form: _Form, dtype: DType, numbers: list[Any]) -> Written:
+    batch, (queries, keys), steps = numbers[: form.rank], numbers[form.rank : form.rank + 2], numbers[form.rank + 2 :]
+    at = [(0, *steps[n * (form.rank + 1) :][: form.rank + 1], 1) for n in range(3)]
+    whole = (*batch, keys, queries)
+    masks = [] if form.mask is None else [_kept(whole[len(whole) - len(form.mask) :], form.mask)]
+    params = StridedAttentionAttrs(
+        batch=tuple(batch),
+        queries=queries,
+        keys=keys,
+        width=form.width,
+        values=form.values,
+        query=at[0],
+        key=at[1],
+        value=at[2],
+        out_axes=tuple(range(form.rank + 2)),
+        scale=form.scale,
+        masked=bool(masks),
+        replaces=form.replaces,
+        is_causal=form.is_causal,
+        unseen="zero",
+    )
+    ends = [(queries, form.width), (keys, form.width), (keys, form.values)]
+    inputs = tuple((shape, dtype) for shape in (*[(*batch, *end) for end in ends], *masks))
+    facts = [Fact(shape, kind) for shape, kind in inputs]
+    kernel = attention_kernel("attention", params, facts, tuple(range(len(inputs) + 1)), target)
+    return Written(inputs, (((*batch, queries, form.values), dtype),), (kernel,))
+
+
+def _kept(shape: Sequence[Any], has: Sequence[bool]) -> tuple[Any, ...]:
+    return tuple([extent if kept else 1 for extent, kept in zip(shape, has)])
+
+
+# Backward
 
 
 @native("_scaled_dot_product_attention_grad", takes=_takes(4))
@@ -107,8 +181,8 @@ def run_attention_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Arr
     g, dtype = _flat(arrays[0], heads.count), arrays[0].dtype
     dq, dk, dv = (np.empty(x.shape, dtype) for x in (heads.q, heads.k, heads.v))
     ds, p = (np.empty((heads.count, heads.queries, heads.keys), dtype) for _ in range(2))
-    for some, rows, _ in heads.parts(heads.queries):
-        heads.probabilities(some, rows, heads.keys, out=p[some])
+    for some in heads.parts():
+        heads.probabilities(some, p[some])
         multiply(g[some], heads.v[some].swapaxes(-1, -2), out=ds[some])
         run_computed("softmax_grad", "softmax_grad", te_softmax_grad, [p[some], ds[some]], [ds[some]])
         multiply(ds[some], heads.k[some], out=dq[some])

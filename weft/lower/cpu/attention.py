@@ -4,9 +4,9 @@ Queries lie in the lanes while scores are computed: the block of queries is tran
 are read where they are, an element at a time for all queries, and the softmax needs no sums across
 lanes. The product with the values has the values' columns in the lanes. Scores stay in scratch.
 
-Where the number of queries or keys is an argument, a turn goes over blocks of keys: what it has summed
-so far is scaled anew whenever the largest score of a query has grown. A block of one query, as decoders
-have it, has the columns of a key in the lanes, then the keys.
+Where the number of queries or keys is an argument, where keys are many, and where queries see only the keys up to
+their own, a turn goes over blocks of keys: what it has summed so far is scaled anew whenever the largest score of a
+query has grown. A block of one query, as decoders have it, has the columns of a key in the lanes, then the keys.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from .tile_walk import Sizes, tiles_and_rest
 SCORES = 3 / 16  # of the second cache, for those of a block of queries
 STACK_BYTES = 512 << 10  # where they lie
 UNROLL = 4
+MAX_KEYS = 2048  # whose scores stay in a cache
 MAX_TURNS = 12  # keys, or queries, whose results are side by side in registers
-KEY_BLOCK = 240  # keys at a time where their number is an argument; a multiple of most tiles
+KEY_BLOCK = 240  # keys at a time; a multiple of most tiles
 KEYS_TOGETHER = 8  # keys of one query whose products are summed side by side
 
 
@@ -52,13 +53,20 @@ def attention_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], targ
     """The kernel of a group that is a _strided_attention."""
     (node,) = group.nodes
     facts = [fact(entry) for entry in node.inputs]
-    params = node.params
-    template = _OpenAttention if is_open(params.queries) or is_open(params.keys) else _Attention
-    made = template(kernel_name(group), params, facts, target)
+    return [attention_kernel(kernel_name(group), node.params, facts, (*node.inputs, NodeEntry(node)), target)]
+
+
+def attention_kernel(
+    name: str, params: Any, facts: Sequence[Fact], arguments: tuple[Any, ...], target: CpuTarget
+) -> LoweredKernel:
+    """The kernel of an attention, whose arguments stand for its inputs and its result. Extents and steps are numbers or
+    arguments."""
+    in_blocks = is_open(params.queries) or is_open(params.keys) or params.is_causal or params.keys > MAX_KEYS
+    template = _OpenAttention if in_blocks else _Attention
+    made = template(name, params, facts, target)
     heads = prod(params.batch) * params.queries * params.keys
     work = heads * (params.width + params.values + target.facts.function_operations)
-    arguments = (*node.inputs, NodeEntry(node))
-    return [LoweredKernel(finished(made.kernel()), arguments, work)]
+    return LoweredKernel(finished(made.kernel()), arguments, work)
 
 
 def query_vectors(rows: int, lanes: int, itemsize: int, target: CpuTarget) -> int:
@@ -213,7 +221,7 @@ class _Attention:
                 value: Expr = acc[turn * block.vectors + v]
                 if self.params.masked:
                     value = self._masked(value, self._mask(block, self._key(first) + turn, v, lane))
-                score = b.let("score", value)
+                score = b.let("score", self._seen(block, value, self._key(first) + turn, v * self.lanes + lane))
                 b.store(self.scores, (first + turn, v * self.lanes + lane), score)
                 # NaN is never larger: it comes back in the sum of exponentials.
                 top = b.let("top", te.select(score > top, score, top))
@@ -236,6 +244,12 @@ class _Attention:
             return score + mask
         named = self.b.let("mask", mask)
         return te.select(named.equal(0), score, named)
+
+    def _seen(self, block: _Block, score: Expr, key: Expr, row: Expr) -> Expr:
+        """The score of a key, if the query of a row of the block sees it."""
+        if not self.params.is_causal:
+            return score
+        return te.select(block.first + row >= key, score, te.const(float("-inf"), self.wide))
 
     def _mask(self, block: _Block, key: Expr, vector: int, lane: Expr) -> Expr:
         *batch, per_key, per_query = self.mask_steps
@@ -351,7 +365,8 @@ class _Attention:
 
 
 class _OpenAttention(_Attention):
-    """Attention where the numbers of queries and keys may be arguments: scores of a block of keys at a time."""
+    """Attention where the numbers of queries and keys may be arguments: scores of a block of keys at a time, as far as
+    the queries of a turn see them."""
 
     def _scratch_rows(self) -> int:
         rows: int = KEY_BLOCK + self.params.width + self.params.values
@@ -363,8 +378,12 @@ class _OpenAttention(_Attention):
         blocks = (params.queries + (width - 1)) // width
         with b.parallel("p", prod(params.batch) * blocks) as p:
             self.at = self._batch_index(p // blocks)
-            first = b.let("first", p % blocks * width)
+            number = p % blocks
+            if params.is_causal:  # who sees the most begins
+                number = blocks - 1 - number
+            first = b.let("first", number * width)
             rows = b.let("rows", te.minimum(params.queries - first, width))
+            self.keys = b.let("keys", te.minimum(params.keys, first + rows)) if params.is_causal else params.keys
             self._scratch(width)
             column = self.views[1].steps[-1]
             if not is_open(column) and column == 1:
@@ -412,10 +431,10 @@ class _OpenAttention(_Attention):
 
     @contextmanager
     def _key_blocks(self) -> Iterator[None]:
-        b, keys = self.b, self.params.keys
-        with b.loop("keys", (keys + (KEY_BLOCK - 1)) // KEY_BLOCK) as number:
+        b = self.b
+        with b.loop("keys", (self.keys + (KEY_BLOCK - 1)) // KEY_BLOCK) as number:
             self.first_key = b.let("first", number * KEY_BLOCK)
-            self.count = b.let("count", te.minimum(keys - self.first_key, KEY_BLOCK))
+            self.count = b.let("count", te.minimum(self.keys - self.first_key, KEY_BLOCK))
             yield
 
     @contextmanager

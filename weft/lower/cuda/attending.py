@@ -83,7 +83,7 @@ def _attended(
         query, key, value,
         Strided(result, 0, _out_steps(params, (*batch, queries, values))),
         batch, queries, keys, width, values, 1.0 if score else scale,
-        getattr(params, "is_causal", False), getattr(params, "unseen", "zero"), score,
+        params.is_causal, getattr(params, "unseen", "zero"), score,
     )  # fmt: skip
     if not can_attend(request):
         return None
@@ -207,15 +207,15 @@ def _viewed(x: Tensor, view: View) -> Callable[[Sequence[Expr]], Expr]:
 
 
 def _masked(params: Any, dot: Expr, i: Sequence[Expr], mask: Sequence[Tensor], wide: DType) -> Expr:
-    scaled = dot * const(params.scale, wide)
-    if not mask:
-        return scaled
-    at = [*i[:-2], i[-1], i[-2]]
-    shape = mask[0].shape
-    index = [as_expr(0) if n == 1 else j for n, j in zip(shape, at[len(at) - len(shape) :])]
-    read = te.cast(mask[0][tuple(index)], wide)
-    assert len(mask_shape(params)) >= len(shape)
-    return select(read.equal(0.0), scaled, read) if params.replaces else scaled + read
+    score: Expr = dot * const(params.scale, wide)
+    if mask:
+        at = [*i[:-2], i[-1], i[-2]]
+        shape = mask[0].shape
+        index = [as_expr(0) if n == 1 else j for n, j in zip(shape, at[len(at) - len(shape) :])]
+        read = te.cast(mask[0][tuple(index)], wide)
+        assert len(mask_shape(params)) >= len(shape)
+        score = select(read.equal(0.0), score, read) if params.replaces else score + read
+    return select(i[-1] <= i[-2], score, const(-inf, wide)) if params.is_causal else score
 
 
 def _probability(params: Any, weights: Tensor, total: Tensor, at: Sequence[Expr]) -> Expr:

@@ -91,12 +91,12 @@ def _scale(params: AttentionAttrs, width: int) -> float:
 def _probabilities(params: AttentionAttrs, q: Array, k: Array, *mask: Array) -> Array:
     """The softmax of the scores; a query that may see nothing has only zeros."""
     scores = q @ k.swapaxes(-1, -2) * _scale(params, q.shape[-1])
-    if params.is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
     if mask and params.mask == "boolean":
         scores = np.where(mask[0], scores, -np.inf)
     elif mask:
         scores = scores + mask[0]
+    if params.is_causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
     if not scores.shape[-1]:
         return scores
     top = scores.max(axis=-1, keepdims=True)
@@ -143,21 +143,18 @@ def _plain(x: te.Tensor) -> Any:
     return lambda i: x[i]
 
 
-def _masked(params: AttentionAttrs, score: Any, first: Any, i: Sequence[Any], *mask: te.Tensor) -> Any:
+def _masked(params: AttentionAttrs, score: Any, i: Sequence[Any], *mask: te.Tensor) -> Any:
     lowest = -math.inf
-    if params.is_causal:
-        score = te.select(i[-1] <= i[-2] + first, score, lowest)
-    if not mask:
-        return score
-    at = i[len(i) - mask[0].rank :]
-    value = mask[0][tuple(0 if d == 1 else v for v, d in zip(at, mask[0].shape))]
-    return te.select(value, score, lowest) if params.mask == "boolean" else score + value
+    if mask:
+        at = i[len(i) - mask[0].rank :]
+        value = mask[0][tuple(0 if d == 1 else v for v, d in zip(at, mask[0].shape))]
+        score = te.select(value, score, lowest) if params.mask == "boolean" else score + value
+    return te.select(i[-1] <= i[-2], score, lowest) if params.is_causal else score
 
 
-def te_softmax(params: AttentionAttrs, dots: te.Tensor, scale: Any, first: Any, *mask: te.Tensor) -> te.Tensor:
-    """The softmax of scaled and masked dots of queries and keys, of which the first query has a number. A query that
-    sees nothing has only zeros."""
-    scores = te.compute(dots.shape, lambda *i: _masked(params, dots[i] * scale, first, i, *mask), name="masked_scores")
+def te_softmax(params: AttentionAttrs, dots: te.Tensor, scale: Any, *mask: te.Tensor) -> te.Tensor:
+    """The softmax of scaled and masked dots of queries and keys. A query that sees nothing has only zeros."""
+    scores = te.compute(dots.shape, lambda *i: _masked(params, dots[i] * scale, i, *mask), name="masked_scores")
     last = (dots.rank - 1,)
     top = along(scores, last, "top", lambda i: scores[i], te.max_of)
 
@@ -183,7 +180,7 @@ def te_softmax_grad(p: te.Tensor, dp: te.Tensor) -> te.Tensor:
 
 def _te_probabilities(params: AttentionAttrs, q: te.Tensor, k: te.Tensor, *mask: te.Tensor) -> te.Tensor:
     dots = _product((*q.shape[:-1], k.shape[-2]), q.shape[-1], "scores", _plain(q), _plain(k))
-    return te_softmax(params, dots, _scale(params, q.shape[-1]), 0, *mask)
+    return te_softmax(params, dots, _scale(params, q.shape[-1]), *mask)
 
 
 def _compute(params: AttentionAttrs, q: te.Tensor, k: te.Tensor, v: te.Tensor, *mask: te.Tensor) -> te.Tensor:

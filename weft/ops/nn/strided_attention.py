@@ -28,6 +28,7 @@ class StridedAttentionAttrs:
     value: tuple[int, ...] = attr(EXTENTS, "where it begins, then a step for each axis", low=0)
     out_axes: tuple[int, ...] = attr(INTS, "the order of the result's axes", low=0)
     scale: float = attr(FLOAT, "factor of the scores", default=1.0)
+    is_causal: bool = attr(BOOL, "whether query i sees keys 0 to i only", default=False)
     masked: bool = attr(BOOL, "whether a mask is added to the scores", default=False)
     replaces: bool = attr(BOOL, "whether the mask stands in place of scores where it is not 0", default=False)
     unseen: str = attr(
@@ -90,6 +91,8 @@ def _reference(params: StridedAttentionAttrs, *arrays: Array) -> Array:
     if params.masked:
         mask = np.broadcast_to(arrays[3], mask_shape(params)).swapaxes(-1, -2)
         scores = np.where(mask == 0, scores, mask) if params.replaces else scores + mask
+    if params.is_causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
     top = scores.max(axis=-1, keepdims=True)
     if params.unseen == "zero":
         top = np.where(np.isneginf(top), 0, top)

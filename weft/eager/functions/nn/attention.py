@@ -60,8 +60,9 @@ def scaled_dot_product_attention(
     recorded = modes.trace is not None and modes.grad and any(x.requires_grad for x in (query, key, value))
     if dropout_p > 0 or (recorded and attn_mask is None):  # programs compute the gradients of products faster
         return _with_dropout(query, key, value, attn_mask, dropout_p, is_causal, scale)
-    lead = np.broadcast_shapes(*(x._shape[:-2] for x in (query, key, value)))
-    query, key, value = (expand(x, (*lead, *x._shape[-2:])) for x in (query, key, value))
+    if not query._shape[:-2] == key._shape[:-2] == value._shape[:-2]:
+        lead = np.broadcast_shapes(*(x._shape[:-2] for x in (query, key, value)))
+        query, key, value = (expand(x, (*lead, *x._shape[-2:])) for x in (query, key, value))
     mask = "none" if attn_mask is None else "boolean"
     if attn_mask is not None and attn_mask._dtype != BOOL:
         mask = "additive"
