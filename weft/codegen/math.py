@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from . import coefficients as c
+from . import math_tables as tables
 from .arithmetic import negative
 from .builder import Builder, Value
 from .math_double import acosh, asinh, atan2, atanh, cos, cosh, log_base, pow_, sin, sinh, tan
@@ -55,15 +56,25 @@ def rsqrt(b: Builder, x: Value) -> Value:
 def sigmoid(b: Builder, x: Value) -> Value:
     """1/(1+z) or z/(1+z) with z = exp(-|x|), which cannot overflow."""
     one, minus = b.like(x, 1.0), b.neg(b.fabs(x))
-    quick = x.element == "float" and b.has_fma
-    z = exp_of_negative(b, minus) if quick else exp(b, minus)
+    z = _decay(b, minus)
     part, whole = b.select(negative(b, x), z, one), b.add(one, z)
-    return _quotient(b, part, whole) if quick else b.div(part, whole)
+    return _quotient(b, part, whole)
+
+
+def _decay(b: Builder, x: Value) -> Value:
+    """e**x for x <= 0."""
+    if tables.serve(b, x):
+        return tables.exp_of_negative(b, x)
+    return exp_of_negative(b, x) if b.has_fma and x.element == "float" else exp(b, x)
 
 
 def _quotient(b: Builder, n: Value, d: Value) -> Value:
     """n/d for 1 <= d <= 2, without the machine's slow division. Newton's r + r (1 - d r) makes an
     error of 1% one of 0.01%; the same for q = n r, q + r (n - d q), one of 1e-8."""
+    if tables.serve(b, d):
+        return tables.quotient(b, n, d)
+    if d.element != "float" or not b.has_fma:
+        return b.div(n, d)
     guess, minus = b.horner(d, c.RECIPROCAL), b.neg(d)
     r = b.fma(guess, b.fma(minus, guess, b.like(d, 1.0)), guess)
     q = b.mul(n, r)
@@ -72,26 +83,27 @@ def _quotient(b: Builder, n: Value, d: Value) -> Value:
 
 def tanh(b: Builder, x: Value) -> Value:
     """x + x**3 P(x**2) near zero, 1 - 2z/(1 + z) with z = exp(-2|x|) elsewhere."""
+    if tables.serve(b, x):
+        return tables.tanh(b, x)
     size = b.fabs(x)
     square = b.mul(x, x)
     near = b.fma(b.mul(b.horner(square, c.TANH_F32), square), size, size)
     one, twice = b.like(x, 1.0), b.mul(size, b.like(x, -2.0))
-    z = exp_of_negative(b, twice) if b.has_fma else exp(b, twice)
-    whole = b.add(one, z)
-    part = _quotient(b, b.add(z, z), whole) if b.has_fma else b.div(b.add(z, z), whole)
-    far = b.sub(one, part)
+    z = _decay(b, twice)
+    far = b.sub(one, _quotient(b, b.add(z, z), b.add(one, z)))
     return b.copysign(b.select(b.compare("olt", size, b.like(x, 0.62)), near, far), x)
 
 
 def erf(b: Builder, x: Value) -> Value:
     """x + x (P(x**2) - 1) near zero, 1 - exp(-|x| Q(|x|)) elsewhere."""
+    if tables.serve(b, x):
+        return tables.erf(b, x)
     size = b.fabs(x)
     square = b.mul(x, x)
     near = b.fma(b.horner(square, (c.ERF_F32[0] - 1, *c.ERF_F32[1:])), x, x)
     clipped = b.smaller(b.like(x, 4.0), size)
     minus = b.neg(b.mul(b.horner(clipped, c.ERF_TAIL_F32), clipped))
-    decay = exp_of_negative(b, minus) if b.has_fma else exp(b, minus)
-    far = b.copysign(b.sub(b.like(x, 1.0), decay), x)
+    far = b.copysign(b.sub(b.like(x, 1.0), _decay(b, minus)), x)
     return b.select(b.compare("olt", size, b.like(x, 0.925)), near, far)
 
 
