@@ -73,6 +73,12 @@ class _Rates:
     far_rate: float = 15e9
 
 
+# LLVM's name of a CPU whose rates are others than those of its instruction set and units.
+_RATES_OF_CPU = {
+    # Two units of 512 bits, which the caches and memory feed: benchmarks/peak.py on Zen 5.
+    "znver5": _Rates(275e9, 0.012, near_rate=130e9, last_rate=100e9, far_rate=43e9),
+}
+
 # (instruction set, bits of a unit) -> rates. How each was found:
 _RATES = {
     # Two units of 512 bits: 3x3 convolutions on that Xeon.
@@ -94,13 +100,15 @@ _RATES = {
 
 
 @lru_cache(256)
-def facts_of(isa: str, unit_bits: int, caches: tuple[int, int, int], pair_gain: float = 0.0) -> CpuFacts:
+def facts_of(
+    isa: str, unit_bits: int, caches: tuple[int, int, int], pair_gain: float = 0.0, cpu: str | None = None
+) -> CpuFacts:
     """The facts of a core with these instructions, units and caches, that sums pairs of bfloat16 so many times as fast
-    as floats.
+    as floats; of a CPU by its name, where that is known.
 
     >>> facts_of("avx512", 256, (32768, 1 << 20, 32 << 20)).flops / 1e9
     118.0
     """
     fitting = [rates for (name, bits), rates in _RATES.items() if name == isa and bits <= unit_bits]
-    rates = fitting[0] if fitting else _RATES["generic", 128]
+    rates = _RATES_OF_CPU.get(cpu or "") or (fitting[0] if fitting else _RATES["generic", 128])
     return CpuFacts(**asdict(rates), pair_flops=pair_gain * rates.flops, caches=caches)

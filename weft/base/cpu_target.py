@@ -235,7 +235,7 @@ class CpuTarget(Target):
     @property
     def facts(self) -> CpuFacts:
         """How fast one core is, and what its caches hold."""
-        return facts_of(self.isa, self.unit_bits, self.caches, self._pair_gain)
+        return facts_of(self.isa, self.unit_bits, self.caches, self._pair_gain, self.cpu)
 
     @property
     def _pair_gain(self) -> float:

@@ -158,6 +158,8 @@ MANY = 4  # the same where the other choice are quarters of vectors
 CACHED_TILES = 4  # what part of the last cache holds tiles that are transformed, read and written
 OPEN_IMAGES = 4  # what a number of images is taken for that is not known
 WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its rounding errors
+SMALL_TILES = 0.95  # of larger tiles' time, at least, for which small ones are taken: they round less
+WAITED_FOR = 0.7  # part of the time that reading weights takes, when those of the next panel are asked for meanwhile
 
 
 def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str], target: CpuTarget) -> int | None:
@@ -182,13 +184,19 @@ def convolution_times(params: Any, shape: Sequence[Any], target: CpuTarget) -> d
     top, left, bottom, right = four_pads(params.padding)
     rows, columns = height + top + bottom - 2, width + left + right - 2
     weights = inputs * params.channels
-    times: dict[int | None, float] = {None: WINOGRAD_GAIN * 18 * weights * n * rows * columns / core.flops}
+
+    def product(multiplied: int, read: int) -> float:
+        """So many products of floats, whose weights come from far memory."""
+        return 2 * multiplied / core.flops + WAITED_FOR * 4 * read / core.far_rate
+
+    times: dict[int | None, float] = {None: WINOGRAD_GAIN * product(9 * weights * n * rows * columns, 9 * weights)}
     for m in (2, 4):
         tiles = n * -(-rows // m) * -(-columns // m)
         points = (m + 2) ** 2
         moved = points * tiles * (inputs + params.channels) * 8
         speed = core.near_rate if moved < core.caches[2] // CACHED_TILES else core.far_rate
-        times[m] = 2 * points * tiles * weights / core.flops + points * weights * 4 / core.far_rate + moved / speed
+        times[m] = product(points * tiles * weights, points * weights) + moved / speed
+    times[2] *= SMALL_TILES
     return times
 
 

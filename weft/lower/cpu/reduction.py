@@ -13,9 +13,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
-from ...base.shape import numel
 from ...te.expr import Binary, Call, Const, Expr, Load, Var, as_expr
-from ...te.extents import at_least, fewest, is_open, typical
+from ...te.extents import fewest, is_open, typical
 from ...te.jam import jam
 from ...te.loops import Alloc, Buffer, For, If, Kernel, Seq, Stmt, Store, buffer
 from ...te.simplify_loops import loops_inside, sequence, simplify_statement, statements
@@ -26,8 +25,10 @@ from ..axes import Axis, simplified
 from ..collapse import collapsed
 from .nest import finished_kernel
 from .nests.sums import in_lanes
+from .panels_ahead import Lines, Tiles, asking, bytes_of, following, unrolled_loop
 from .pointwise import PARALLEL_TURNS, axes_without_blocks, pointwise_kernel, vector_lanes
 from .tile import Tiling, choose_tiles, registers
+from .tile_walk import total_of
 
 GATHER_COST = 0.8  # of one element, relative to a vector load
 BROADCAST_COST = 0.4
@@ -155,13 +156,20 @@ def _is_dense(reads: Sequence[Load], var: Var) -> bool:
 
 
 def _cost(axis: Axis, body: Stmt, lanes: int) -> float:
-    """Of one element's worth of work, counting lanes that do nothing."""
-    total = 1.0
+    """Of one element's worth of work, counting lanes that do nothing; what is stored counts once for all of a sum."""
+    reduced = prod(loop.extent or 1 for loop in reduction_of(body).axes)
+    total = 1.0 + sum(
+        lanes * GATHER_COST / reduced for result in _results(body) if step(result, axis.var) not in (0, 1)
+    )
     for distance in _distances(axis, body, lanes):
         vector = BROADCAST_COST if distance == 0 else 1.0 if distance == 1 else lanes * GATHER_COST
         total += vector
     full, rest = divmod(axis.extent, lanes)
     return total * (full + bool(rest)) / axis.extent
+
+
+def _results(body: Stmt) -> list[Store]:
+    return [node for node in statements(body) if isinstance(node, Store) and node.buffer.scope == "arg"]
 
 
 def _distances(axis: Axis, body: Stmt, lanes: int) -> list[int | None]:
@@ -269,10 +277,12 @@ def _nest(
     if across is not None and turns < PARALLEL_TURNS:
         tile = Axis(Var("tile"), sum(count for _, count in across.counts))
         outer.append(tile)
-    choices = [(part.repeats, _tiles(part, number.var, across, tile)) for part in panels]
-    body = _choose(number.var, choices)
     far = FAR * target.caches[1]
     outside = across is not None and _panels_outside(panels[0], number.extent, outer, far)
+    around = [axis for axis in outer if axis is not tile]
+    asking = _Asking(around, outside, target)
+    choices = [(part.repeats, _tiles(part, number.var, across, tile, asking)) for part in panels]
+    body = _choose(number.var, choices)
     loops = [number, *outer] if outside else [*outer, number]
     return finished_kernel(name, buffers, [axis for axis in loops if not _is_one(axis)], _at_zero(body, loops))
 
@@ -294,15 +304,11 @@ def _panels_outside(part: Panels, count: int, outer: Sequence[Axis], far: float)
         return False
     sizes = {True: 0, False: 0}
     for load in reduction_of(part.body).loads:
-        sizes[step(load, part.axis.var) != 0] += _bytes(accessed(load))
+        sizes[step(load, part.axis.var) != 0] += bytes_of(accessed(load))
     panels, rest = sizes[True], sizes[False]
     if panels <= far:
         return panels >= rest
     return rest * (count if rest > far else 1) <= panels * prod(typical(axis.extent) for axis in outer)
-
-
-def _bytes(source: Buffer) -> int:
-    return numel(tuple([at_least(extent) for extent in source.shape])) * source.dtype.itemsize
 
 
 def _choose(number: Var, choices: Sequence[tuple[int, Callable[[Expr], Stmt]]]) -> Stmt:
@@ -318,18 +324,59 @@ def _choose(number: Var, choices: Sequence[tuple[int, Callable[[Expr], Stmt]]]) 
     return result
 
 
-def _tiles(part: Panels, number: Var, across: Tiling | None, tile: Axis | None) -> Callable[[Expr], Stmt]:
+class _Asking(NamedTuple):
+    """How a kernel walks over its panels, for tiles that ask for the next one: `outer` loops, and whether those over
+    panels are outside of them."""
+
+    outer: Sequence[Axis]
+    panels_outside: bool
+    target: CpuTarget
+
+    def added(self, part: Panels, across: Axis, start: Expr, tiles: Tiles, stmt: Stmt) -> Stmt:
+        """A tile of the panel that begins at `start`, asking where there are weights, and more than the first cache
+        holds: they were left there by nobody."""
+        inner = unrolled_loop(part.body)
+        if part.axis is None or inner is None:
+            return stmt
+        panel = part.axis.var
+        found = [load for load in reduction_of(part.body).loads if step(load, panel) != 0]
+        if len(found) != 1 or step(found[0], _LANE) != 1 or step(found[0], across.var) != 0:
+            return stmt
+        (weights,) = found
+        source = accessed(weights)
+        if bytes_of(source) <= self.target.caches[0]:
+            return stmt
+        apart = max(self.target.facts.line_bytes // (part.lanes * source.dtype.itemsize), 1)
+        lines = Lines(panel, start, part.turns, inner.var, INNER_UNROLL, apart)
+        after = following(weights, {panel: start + part.turns}, self.outer, self.panels_outside)
+        return asking(stmt, weights, _LANE, lines, after, tiles)
+
+
+def _tiles(
+    part: Panels, number: Var, across: Tiling | None, tile: Axis | None, asks: _Asking
+) -> Callable[[Expr], Stmt]:
     """What one turn over some panels does: all tiles across, or the one that `tile` names."""
 
     def at_turn(turn: Expr) -> Stmt:
-        fixed = [] if part.axis is None else [(part.axis, part.turns, turn * part.turns + part.done)]
+        start = turn * part.turns + part.done
+        fixed = [] if part.axis is None else [(part.axis, part.turns, start)]
         if across is None:
             return _register_tile(part, fixed)
+        total = total_of(across.counts)
+
+        def tile_at(turns: int, done: Any, before: Any) -> Callable[[Expr], Stmt]:
+            def at(turn: Expr) -> Stmt:
+                made = _register_tile(part, [(across.axis, turns, turn * turns + done), *fixed])
+                return asks.added(part, across.axis, start, Tiles(turn + before, total), made)
+
+            return at
+
         choices = []
         done: Any = 0
+        before: Any = 0
         for turns, count in across.counts:
-            choices.append((count, _tile_at(part, fixed, across.axis, turns, done)))
-            done += turns * count
+            choices.append((count, tile_at(turns, done, before)))
+            done, before = done + turns * count, before + count
         if tile is not None:
             return _choose(tile.var, choices)
         loops: list[Stmt] = []
@@ -339,12 +386,6 @@ def _tiles(part: Panels, number: Var, across: Tiling | None, tile: Axis | None) 
         return sequence(loops)
 
     return at_turn
-
-
-def _tile_at(
-    part: Panels, fixed: list[tuple[Axis, int, Expr]], axis: Axis, turns: int, done: Any
-) -> Callable[[Expr], Stmt]:
-    return lambda turn: _register_tile(part, [(axis, turns, turn * turns + done), *fixed])
 
 
 def _register_tile(part: Panels, tiles: Sequence[tuple[Axis, int, Expr]]) -> Stmt:
