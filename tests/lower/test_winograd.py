@@ -3,11 +3,17 @@ direct form's as the measure."""
 
 import numpy as np
 import pytest
+from codegen.guard import guarded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lower.accuracy import agrees, targets
 from oracles import oracle
 
 import weft
+from weft.core.op import Op
 from weft.lower.cpu import layouts
 from weft.ops.nn.winograd import TRANSFORMS
+from weft.testing.op_check import Sample, run_lowered
 
 BOUND = 2.5  # times the direct form's error
 SEEDS = range(3)
@@ -83,3 +89,46 @@ def test_what_follows_may_have_another_dtype():
     wanted = np.maximum(np.einsum("ncyxij,ocij->noyx", windows, w), 0)
     assert str(found.dtype) == "bfloat16"
     assert np.abs(found.astype("d") - wanted).max() <= 0.005 * wanted.max()
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([2, 4]),
+    st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(1, 3)),
+    st.tuples(st.integers(15, 50), st.integers(15, 50)),
+    st.tuples(*[st.integers(0, 1)] * 4),
+    st.sampled_from(targets()),
+    st.booleans(),
+)
+def test_blocks_of_tiles_between_guard_pages(tile, counts, size, pads, target, front):
+    """Where caches are small, one kernel goes from block to block; against windows by numpy in float64."""
+    small = target.changed(caches=(1 << 12, 1 << 17, 1 << 20), cores=1)
+    (images, inputs, outputs), lanes, rng = counts, target.lanes("float32"), np.random.default_rng(sum(size))
+    depth, channels = inputs * lanes, outputs * lanes
+    x, w = (rng.standard_normal(shape).astype("f") for shape in ((images, depth, *size), (channels, depth, 3, 3)))
+    bias = rng.standard_normal((outputs, lanes)).astype("f")
+    attrs = {"channels": channels, "padding": pads, "tile": tile, "lanes": lanes, "use_bias": True}
+    blocked = x.reshape(images, inputs, lanes, *size).transpose(0, 1, 3, 4, 2)
+    g = TRANSFORMS[tile][1]
+    points = np.einsum("ai,ocij,bj->abco", g, w.astype("d"), g).reshape((tile + 2) ** 2, depth, outputs, lanes)
+    filters = points.transpose(0, 2, 1, 3).astype("f")
+    sample = Sample([np.ascontiguousarray(blocked), np.ascontiguousarray(filters), bias], attrs, None)
+    (found,) = run_lowered(Op.get("_winograd_conv2d"), sample, small, lambda a: guarded(a, front))
+    top, left, bottom, right = pads
+    padded = np.pad(x.astype("d"), [(0, 0), (0, 0), (top, bottom), (left, right)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    wanted = np.einsum("ncyxij,ocij->noyx", windows, w) + bias.reshape(-1, 1, 1)
+    agrees(found, wanted.reshape(images, outputs, lanes, *wanted.shape[2:]).transpose(0, 1, 3, 4, 2))
+
+
+def test_large_images_go_from_block_to_block():
+    kernels = []
+    for size in (224, 28):
+        x, w = (weft.symbol.Variable(n, shape=s) for n, s in (("x", (1, 64, size, size)), ("w", (64, 64, 3, 3))))
+        y = weft.symbol.conv2d(x, w, channels=64, kernel_size=(3, 3), padding=(1, 1), use_bias=False)
+        server = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v4 -caches=49152,1048576,33554432 -num-cores=2"
+        report = weft.compile(y, target=server).report()
+        kernels.append([kernel.name for kernel in report.kernels if "winograd" in "".join(kernel.operators)])
+    large, small = kernels
+    assert not any("_product" in name for name in large)
+    assert any("_product" in name for name in small)

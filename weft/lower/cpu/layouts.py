@@ -27,6 +27,7 @@ from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
 from ...ops.vision import bilinear  # noqa: F401  the operator used here
 from .operands import lanes_for
 from .product import packs_columns
+from .winograd import tiles_rate
 
 MANY_ROWS = 64  # for which a matrix that is computed in the same run is packed
 
@@ -155,7 +156,6 @@ def _conv2d_layouts(inputs: int, outputs: int, groups: int, target: CpuTarget) -
 
 WIDE = 8  # vectors of channels, from which on a few zeros to fill the last one cost little
 MANY = 4  # the same where the other choice are quarters of vectors
-CACHED_TILES = 4  # what part of the last cache holds tiles that are transformed, read and written
 OPEN_IMAGES = 4  # what a number of images is taken for that is not known
 WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its rounding errors
 SMALL_TILES = 0.95  # of larger tiles' time, at least, for which small ones are taken: they round less
@@ -194,8 +194,7 @@ def convolution_times(params: Any, shape: Sequence[Any], target: CpuTarget) -> d
         tiles = n * -(-rows // m) * -(-columns // m)
         points = (m + 2) ** 2
         moved = points * tiles * (inputs + params.channels) * 8
-        speed = core.near_rate if moved < core.caches[2] // CACHED_TILES else core.far_rate
-        times[m] = product(points * tiles * weights, points * weights) + moved / speed
+        times[m] = product(points * tiles * weights, points * weights) + moved / tiles_rate(moved, core)
     times[2] *= SMALL_TILES
     return times
 

@@ -44,7 +44,7 @@ class Lines(NamedTuple):
     apart: int
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         return self.beside * -(-self.turns // self.apart)
 
 
@@ -71,14 +71,14 @@ def asking(stmt: Stmt, weights: Load, lane: Var, lines: Lines, after: Following,
     number, times = tiles.number, tiles.total
     for axis in reversed(after.repeats):
         number, times = number + axis.var * times, times * axis.extent
-    share = 1 if is_open(times) else -(-lines.count // times)
+    share = 1 if is_open(times) else -(-lines.total // times)
     places: list[tuple[Var, Expr]] = []
     asked: list[Stmt] = []
-    deep = lines.count // lines.beside
+    deep = lines.total // lines.beside
     first = after.indices.get(lines.axis, lines.first)
     for part in range(share):
         line, beside, turn = Var("line"), Var("beside"), Var("turn")
-        places += [(line, (number * share + part) % lines.count), (beside, line // deep)]
+        places += [(line, (number * share + part) % lines.total), (beside, line // deep)]
         places.append((turn, line % deep * lines.apart))
         moved = {**after.indices, lines.axis: first + beside, lines.inner: turn, lane: as_expr(0)}
         asked.append(Prefetch(accessed(weights), tuple(substitute(at, moved) for at in weights.indices), level=2))

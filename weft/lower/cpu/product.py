@@ -10,7 +10,7 @@ rows' part of a block stays in that cache as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 from typing import Any, NamedTuple
 
@@ -353,7 +353,8 @@ def write_panel_product(
 class Product:
     """Writes products into a kernel: rows of `a` times columns of `w`, which are packed panels unless there is a
     `packing`. `finish` takes the row among those of all products. Sums of products from a number on begin with
-    `begin(columns, number)`. There are `batch` products, or as many as make so many `turns`."""
+    `begin(columns, number)`. There are `batch` products, or as many as make so many `turns`, in a `loop` over those,
+    which threads share unless another one is given."""
 
     def __init__(
         self,
@@ -366,8 +367,10 @@ class Product:
         packing: Packing | None = None,
         begin: Callable[[Expr, Expr], Expr] | None = None,
         multiply: Multiply = multiply_floats,
+        loop: Callable[..., AbstractContextManager[Expr]] | None = None,
     ) -> None:
         self.b, self.plan, self.finish, self.batch, self.turns = b, plan, finish, batch, turns
+        self.loop = b.parallel if loop is None else loop
         self.a, self.w, self.out = matrices
         self.dtype, self.packing, self.begin, self.multiply = self.a.buffer.dtype, packing, begin, multiply
         self.size = TileSize(plan.tiles[0][0], plan.groups[0][0], plan.lanes)
@@ -376,7 +379,7 @@ class Product:
         b, plan = self.b, self.plan
         sets = plan.turns_across
         chunks = (total_of(plan.tiles) + (plan.chunk - 1)) // plan.chunk
-        with b.parallel("p", self.batch * sets * chunks if self.turns is None else self.turns) as turn:
+        with self.loop("p", self.batch * sets * chunks if self.turns is None else self.turns) as turn:
             p, number = turn, as_expr(0)
             if self.turns is not None or is_open(self.batch) or self.batch > 1:
                 number, p = b.let("matrix", turn // (sets * chunks)), b.let("p", turn % (sets * chunks))

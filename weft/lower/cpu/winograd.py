@@ -1,12 +1,15 @@
 """The template of _winograd_conv2d: padding, input transform, one matrix product for every point of
-the tile, output transform with whatever follows element by element."""
+the tile, output transform with whatever follows element by element. Of large images all that is one kernel, which goes
+from block to block of tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from ... import te
+from ...base.cpu_facts import CpuFacts
 from ...base.cpu_target import CpuTarget
 from ...base.shape import numel
 from ...core.fused import FusedGroup
@@ -15,12 +18,22 @@ from ...ops.nn.winograd import input_transform, output_transform
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr
 from ...te.extents import is_open
-from ...te.loops import Kernel
+from ...te.loops import Buffer, Kernel
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Strides, Temporary, kernel_name
 from ..long_sums import finished
-from .product import plan_product, write_panel_product
+from .product import Matrix, Product, plan_product, write_panel_product
 from .stage import stage_kernel
+
+CACHED_TILES = 4  # what part of the last cache holds tiles that are transformed, read and written
+ROOM = 0.6  # of the second cache, for a block of tiles
+LEAST_TILES = 8  # of a block: fewer would read weights for little
+BLOCKS = 12  # that keep threads busy
+
+
+def tiles_rate(moved: int, core: CpuFacts) -> float:
+    """Bytes a second at which tiles of a whole convolution are written and read."""
+    return core.near_rate if moved < core.caches[2] // CACHED_TILES else core.far_rate
 
 
 class _Tiling(NamedTuple):
@@ -50,6 +63,34 @@ class _Tiling(NamedTuple):
     def tiles(self) -> int:
         return self.n * self.down * self.across
 
+    @property
+    def padded(self) -> tuple[int, ...]:
+        """The shape of images that tiles cover whole."""
+        return (self.n, self.inputs, self.down * self.m + 2, self.across * self.m + 2, self.lanes)
+
+    def each_tile(
+        self, b: KernelBuilder, row: Expr, left: Expr, across: int, write: Callable[[Expr, int, Expr, int], None]
+    ) -> None:
+        """Writes tiles of a row from column `left` on, told how much of each is in the picture."""
+
+        def in_row(height: int) -> None:
+            with b.loop("column", across) as number:
+                column = b.let("column", left + number)
+                self._sized(b, column, self.columns, lambda width: write(row, height, column, width))
+
+        self._sized(b, row, self.rows, in_row)
+
+    def _sized(self, b: KernelBuilder, number: Expr, extent: int, write: Callable[[int], None]) -> None:
+        """What happens to tile `number` along an axis: the last one may be less than whole."""
+        full, rest = divmod(extent, self.m)
+        if not full or not rest:
+            write(rest or self.m)
+            return
+        with b.when(number < full):
+            write(self.m)
+        with b.otherwise():
+            write(rest)
+
     def spread(self, blocks: int) -> tuple[int, ...]:
         """The shape of some blocks of channels of all tiles, point by point. Where the number of images is an argument,
         tiles are rows of all channels: their products then are of rows, however many there are."""
@@ -77,15 +118,17 @@ def winograd_kernels(
     n, inputs, _, _, lanes = shape
     plan = _Tiling(node.params.tile, n, inputs, out[1], lanes, out[2], out[3])  # type: ignore[arg-type]
     name = kernel_name(group)
-    padded_shape = (n, inputs, plan.down * plan.m + 2, plan.across * plan.m + 2, lanes)
-    padded = Temporary(0, padded_shape, dtype)  # type: ignore[arg-type]
+    padded = Temporary(0, plan.padded, dtype)
     v = Temporary(1, plan.spread(inputs), dtype)  # type: ignore[arg-type]
     product = Temporary(2, plan.spread(plan.outputs), dtype)
     made: list[LoweredKernel] = []
     source: Hashable = node.inputs[0]
-    if padded_shape != shape:
+    if plan.padded != shape:
         made.append(_pad(name, node, fact(node.inputs[0]), padded, target, steps))
         source = padded
+    block = _block_of(plan, target)
+    if block is not None:
+        return [*made, _in_blocks(name, plan, block, group, fact, source, steps, target)]
     tiles = _input_transform(f"{name}_tiles", plan, steps.get(source))
     made.append(LoweredKernel(tiles, (source, v), 4 * numel(v.shape)))
     made.append(_products(name, plan, node.inputs[1], v, product, target, steps))
@@ -125,24 +168,25 @@ def _both_ways(
 def _input_transform(name: str, plan: _Tiling, strides: Sequence[int] | None) -> Kernel:
     """v[point, channel block, tile] = B^T d B of every tile."""
     b = KernelBuilder(name)
-    m, t, lanes = plan.m, plan.t, plan.lanes
-    padded = (plan.n, plan.inputs, plan.down * m + 2, plan.across * m + 2, lanes)
-    x = b.arg("x", "float32", padded, strides=strides)
+    x = b.arg("x", "float32", plan.padded, strides=strides)
     v = b.arg("v", "float32", plan.spread(plan.inputs))
     with b.parallel("p", plan.n * plan.inputs * plan.down) as p:
         image = b.let("image", p // (plan.inputs * plan.down))
         block = b.let("block", p // plan.down % plan.inputs)
         row = b.let("row", p % plan.down)
-        with b.loop("column", plan.across) as column, b.vector("lane", lanes) as lane:
-            grid = [
-                [b.let("d", x[image, block, row * m + i, column * m + j, lane]) for j in range(t)] for i in range(t)
-            ]
-            made = _both_ways(b, m, input_transform, grid)
+        with b.loop("column", plan.across) as column, b.vector("lane", plan.lanes) as lane:
             tile = (image * plan.down + row) * plan.across + column
-            for i in range(t):
-                for j in range(t):
-                    b.store(v, plan.at(i * t + j, block, tile, lane), made[i][j])
+            for point, value in enumerate(_transformed(b, plan.m, x, (image, block, row, column, lane))):
+                b.store(v, plan.at(point, block, tile, lane), value)
     return finished(b.finish())
+
+
+def _transformed(b: KernelBuilder, m: int, x: Buffer, at: Sequence[Expr]) -> list[Expr]:
+    """B^T d B of the tile at an image, a block of channels, a row and a column of tiles, and a lane."""
+    image, block, row, column, lane = at
+    size = range(m + 2)
+    grid = [[b.let("d", x[image, block, row * m + i, column * m + j, lane]) for j in size] for i in size]
+    return [value for line in _both_ways(b, m, input_transform, grid) for value in line]
 
 
 def _products(
@@ -184,50 +228,129 @@ def _output_transform(
 ) -> LoweredKernel:
     """A^T (product) A of every tile, and what follows."""
     b = KernelBuilder(name)
-    m, t = plan.m, plan.t
     values = b.arg("m", "float32", product.shape)
-    assert group.master is not None
-    bias_entries = group.master.inputs[2:]
-    bias = [b.arg("bias", "float32", static_spec(fact(entry))[0], strides=strides.get(entry)) for entry in bias_entries]
-    epilogue = Epilogue(b, group, fact, strides)
-    result = group.outputs[0]
-    shape, dtype = static_spec(fact(result))
-    out = b.arg("out", dtype, shape, strides=strides.get(result))
-
-    def tile_code(column: Expr, height: int, width: int) -> None:
-        with b.vector("lane", plan.lanes) as lane:
-            tile = (image * plan.down + row) * plan.across + column
-            points = [b.let("d", values[plan.at(i, block, tile, lane)]) for i in range(t * t)]
-            grid = [points[i * t : (i + 1) * t] for i in range(t)]
-            made = _both_ways(b, m, output_transform, grid)
-            for i in range(height):
-                for j in range(width):
-                    at = (image, block, row * m + i, column * m + j, lane)
-                    value = made[i][j]
-                    for channels in bias:
-                        value = b.let("y", value + channels[block, lane])
-                    value = epilogue.finished(value, at)
-                    b.store(out, at, value)
-
-    def row_code(height: int) -> None:
-        full, rest = divmod(plan.columns, m)
-        if full:
-            with b.loop("column", full) as column:
-                tile_code(column, height, m)
-        if rest:
-            tile_code(as_expr(full), height, rest)
-
+    results = _Results(b, plan, group, fact, strides)
     with b.parallel("p", plan.n * plan.outputs * plan.down) as p:
         image = b.let("image", p // (plan.outputs * plan.down))
         block = b.let("block", p // plan.down % plan.outputs)
         row = b.let("row", p % plan.down)
-        full, rest = divmod(plan.rows, m)
-        if full and rest:
-            with b.when(row < full):
-                row_code(m)
-            with b.otherwise():
-                row_code(rest)
-        else:
-            row_code(m if full else rest)
-    arguments = (product, *bias_entries, *epilogue.arguments, result)
-    return LoweredKernel(finished(b.finish()), arguments, 4 * numel(product.shape))
+
+        def write(row: Expr, height: int, column: Expr, width: int) -> None:
+            with b.vector("lane", plan.lanes) as lane:
+                tile = (image * plan.down + row) * plan.across + column
+                points = [b.let("d", values[plan.at(i, block, tile, lane)]) for i in range(plan.t**2)]
+                results.store(points, (image, block, row, column, lane), height, width)
+
+        plan.each_tile(b, row, as_expr(0), plan.across, write)
+    return LoweredKernel(finished(b.finish()), (product, *results.arguments), 4 * numel(product.shape))
+
+
+class _Results:
+    """Where results go, and what is done with them before."""
+
+    def __init__(
+        self, b: KernelBuilder, plan: _Tiling, group: FusedGroup, fact: Callable[[NodeEntry], Fact], strides: Strides
+    ) -> None:
+        assert group.master is not None
+        self.b, self.plan = b, plan
+        entries, result = group.master.inputs[2:], group.outputs[0]
+        self.bias = [b.arg("bias", "float32", static_spec(fact(e))[0], strides=strides.get(e)) for e in entries]
+        self.epilogue = Epilogue(b, group, fact, strides)
+        shape, dtype = static_spec(fact(result))
+        self.out = b.arg("out", dtype, shape, strides=strides.get(result))
+        self.arguments = (*entries, *self.epilogue.arguments, result)
+
+    def store(self, points: Sequence[Expr], at: Sequence[Expr], height: int, width: int) -> None:
+        """A^T (points) A, of which so many rows and columns are in the picture."""
+        b, m, t = self.b, self.plan.m, self.plan.t
+        image, block, row, column, lane = at
+        made = _both_ways(b, m, output_transform, [points[i * t : (i + 1) * t] for i in range(t)])
+        for i in range(height):
+            for j in range(width):
+                place = (image, block, row * m + i, column * m + j, lane)
+                value = made[i][j]
+                for channels in self.bias:
+                    value = b.let("y", value + channels[block, lane])
+                b.store(self.out, place, self.epilogue.finished(value, place))
+
+
+# All three in blocks of tiles
+
+
+def _block_of(plan: _Tiling, target: CpuTarget) -> tuple[int, int] | None:
+    """Rows and columns of tiles whose points stay in the second cache from the input to the result. None where those of
+    all tiles stay near, where too few blocks would be left for threads, or where weights, which are read for each
+    block, cost more than that saves."""
+    if is_open(plan.n):
+        return None
+    core, points = target.facts, plan.t**2
+    each = 4 * points * (plan.inputs + plan.outputs) * plan.lanes
+    if each * plan.tiles <= core.caches[1]:
+        return None
+    fitting = [
+        (down, across)
+        for down in _divisors(plan.down)
+        for across in _divisors(plan.across)
+        if (down == 1 or across == plan.across)
+        and LEAST_TILES <= down * across <= ROOM * core.caches[1] // each
+        and plan.tiles >= down * across * max(BLOCKS, 4 * target.cores)
+    ]
+    if not fitting:
+        return None
+    down, across = max(fitting, key=prod)
+    moved, weights = 2 * each * plan.tiles, 4 * points * plan.inputs * plan.outputs * plan.lanes**2
+    beyond = max(weights + each * down * across - core.caches[1], 0) * (plan.tiles // (down * across))
+    saved = moved / tiles_rate(moved, core) - moved / core.near_rate
+    return (down, across) if beyond / core.last_rate < saved else None
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def _in_blocks(
+    name: str,
+    plan: _Tiling,
+    block_of_tiles: tuple[int, int],
+    group: FusedGroup,
+    fact: Callable[[NodeEntry], Fact],
+    source: Hashable,
+    strides: Strides,
+    target: CpuTarget,
+) -> LoweredKernel:
+    """One kernel: a block of tiles is transformed, multiplied with the weights of each point, and transformed back."""
+    b, lanes, (down, across) = KernelBuilder(name), plan.lanes, block_of_tiles
+    points, tiles = plan.t**2, down * across
+    depth, columns = plan.inputs * lanes, plan.outputs * lanes
+    assert group.master is not None
+    weight = group.master.inputs[1]
+    rows = plan_product(tiles, depth, columns, lanes, target)
+    x = b.arg("x", "float32", plan.padded, strides=strides.get(source))
+    u = b.arg("u", "float32", (points * rows.weights,))
+    results = _Results(b, plan, group, fact, strides)
+    wide = plan.across // across
+    with b.parallel("p", plan.tiles // tiles) as p:
+        image = b.let("image", p // (plan.down // down * wide))
+        top = b.let("top", p // wide % (plan.down // down) * down)
+        left = b.let("left", p % wide * across)
+        v = b.alloc("v", "float32", (points * tiles * depth,), alignment=64)
+        product = b.alloc("m", "float32", (points * tiles * columns,), alignment=64)
+        over = b.loop("block", plan.inputs), b.loop("row", down), b.loop("column", across), b.vector("lane", lanes)
+        with over[0] as block, over[1] as row, over[2] as column, over[3] as lane:
+            at = image, block, top + row, left + column, lane
+            for point, value in enumerate(_transformed(b, plan.m, x, at)):
+                b.store(v, (point * tiles + row * across + column) * depth + block * lanes + lane, value)
+        starts = [lambda point, size=size: point * size for size in (tiles * depth, rows.weights, tiles * columns)]
+        factors = map(Matrix, (v, u, product), starts, (depth, 0, columns))
+        Product(b, rows, tuple(factors), batch=points, loop=b.loop).write()  # type: ignore[arg-type]
+        with b.loop("block", plan.outputs) as block, b.loop("row", down) as row:
+
+            def write(y: Expr, height: int, column: Expr, width: int) -> None:
+                with b.vector("lane", lanes) as lane:
+                    first = (row * across + column - left) * columns + block * lanes + lane
+                    values = [b.let("d", product[first + point * (tiles * columns)]) for point in range(points)]
+                    results.store(values, (image, block, y, column, lane), height, width)
+
+            plan.each_tile(b, b.let("y", top + row), left, across, write)
+    work = points * plan.tiles * depth * columns
+    return LoweredKernel(finished(b.finish()), (source, weight, *results.arguments), work)
