@@ -9,6 +9,7 @@ from codegen.native import elementwise
 from scipy import special
 
 from weft.base.dtype import DTYPES
+from weft.codegen import coefficients
 from weft.codegen.math import FUNCTIONS, ULP_BOUNDS
 from weft.te.expr import INTRINSICS, call
 
@@ -143,6 +144,9 @@ HARDEST = {
     "log10": [1.3328535556793213, 1.3209565877914429, 1.5249119997024536, 1e-43],
     "atan": [1.0224473476409912, 0.9959128499031067, 1.1916797161102295, 3e38],
     "asin": [0.502853512763977, 0.5051166415214539, 0.8392198085784912, -0.99],
+    "sigmoid": [-3.4436230659484863, -5.542266368865967, -2.719525814056396],
+    "erf": [0.13317871, 0.13321594893932343],
+    "tanh": [0.5997649431228638],
     "acos": [0.9999934434890747, 0.9997038245201111, -0.2857370674610138, -0.99],
 }
 
@@ -154,6 +158,25 @@ def test_float32_errors_where_they_are_largest(name, isa, lanes):
     near = (points.view(np.int32)[:, None] + np.arange(-64, 65, dtype=np.int32)).view(np.float32)
     args = [near.ravel()]
     got = elementwise(lambda a: call(name, a), args, "float32", isa, lanes)
+    worst, where = worst_error(name, args, got)
+    assert worst <= ULP_BOUNDS[name][0], where
+
+
+# How far apart the numbers are around which the functions with tables have a polynomial each, and how many.
+APART = {
+    "erf": (coefficients.ERF_INTERVAL, 16),
+    "tanh": (coefficients.TANH_INTERVAL, 32),
+    "sigmoid": (np.log(2) / 16, 500),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_float32_errors_where_one_polynomial_ends(name):
+    interval, count = APART[name]
+    middle = ((np.arange(count) + 0.5) * interval).astype(np.float32)
+    near = (middle.view(np.int32)[:, None] + np.arange(-8, 9, dtype=np.int32)).view(np.float32).ravel()
+    args = [np.concatenate([near, -near])]
+    got = elementwise(lambda x: call(name, x), args, "float32", "avx512", 16)
     worst, where = worst_error(name, args, got)
     assert worst <= ULP_BOUNDS[name][0], where
 

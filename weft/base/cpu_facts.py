@@ -76,7 +76,7 @@ class _Rates:
 # LLVM's name of a CPU whose rates are others than those of its instruction set and units.
 _RATES_OF_CPU = {
     # Two units of 512 bits, which the caches and memory feed: benchmarks/peak.py on Zen 5.
-    "znver5": _Rates(275e9, 0.012, near_rate=130e9, last_rate=100e9, far_rate=43e9),
+    "znver5": _Rates(275e9, 0.012, near_rate=130e9, last_rate=100e9, far_rate=43e9)
 }
 
 # (instruction set, bits of a unit) -> rates. How each was found:

@@ -22,25 +22,27 @@ def exp_of_negative(b: Builder, x: Value) -> Value:
 
     What rounds 16 x / ln 2 to a whole number leaves k, and 24 more, in its bits, and j in the lowest four. The shift
     that makes k an exponent leaves j below it, which the table has less. The 24 make 2**k normal wherever e**x is not
-    zero; the polynomial takes them back.
+    zero; the last product takes them back.
     """
     x = b.larger(b.like(x, -104.0), x)
     magic = b.like(x, 1.5 * 2.0**23 + LANES * 24)
     shifted = b.fma(x, b.like(x, c.SIXTEENTHS), magic)
     k = b.sub(shifted, magic)
     r = b.fma(k, b.like(x, -c.LN2_F32[1] / LANES), b.fma(k, b.like(x, -c.LN2_F32[0] / LANES), x))
-    p = b.horner(r, [number * 2.0**-24 for number in c.EXP_SIXTEENTH])
     bits = b.bits(shifted)
+    more = b.mul(b.horner(r, c.EXP_SIXTEENTH[1:]), r)
     roots = b.bits(_looked_up(b, bits, c.ROOTS_OF_TWO))
-    power = b.binary("add", roots, b.binary("shl", bits, b.like(bits, 19)))
-    return b.mul(p, b.from_bits(power))
+    power = b.from_bits(b.binary("add", roots, b.binary("shl", bits, b.like(bits, 19))))
+    return b.mul(b.fma(power, more, power), b.like(x, 2.0**-24))
 
 
-def quotient(b: Builder, n: Value, d: Value) -> Value:
-    """n/d for 1 <= d <= 2: the machine's reciprocal is off by 2**-14, q + r (n - d q) by its square."""
-    r = _reciprocal(b, d)
+def over_one_and(b: Builder, z: Value, n: Value) -> Value:
+    """n/(1 + z) for 0 <= z <= 1, n being 1 or z: the machine's reciprocal r of 1 + z is off by 2**-14, and q + r e by
+    its square. e = n - q (1 + z) = (n - q) - q z takes what 1 + z is rounded by back; n - q is exact, as n/2 <= q <= n.
+    """
+    r = _reciprocal(b, b.add(b.like(z, 1.0), z))
     q = b.mul(n, r)
-    return b.fma(b.fma(b.neg(d), q, n), r, q)
+    return b.fma(b.fma(b.neg(z), q, b.sub(n, q)), r, q)
 
 
 def erf(b: Builder, x: Value) -> Value:
@@ -63,7 +65,7 @@ def _by_pieces(b: Builder, x: Value, interval: float, pieces: Sequence[Sequence[
     total = others.pop()
     while others:
         total = b.fma(total, r, others.pop())
-    near = b.compare("olt", size, b.like(x, interval / 2))
+    near = b.compare("oeq", shifted, magic)  # the first number of the table is looked up
     return b.copysign(b.fma(total, r, b.select(near, r, first)), x)
 
 
