@@ -20,7 +20,7 @@ from ...te.transform import legalise
 from .aligned import with_alignment
 from .grid import quotient, remainder
 from .product import Matrices, Request
-from .totals import replicas_total, shown_item
+from .totals import DISTANCES, group_total, shown_item
 
 MOST_ROWS = 8
 SUMS = 64  # that a thread has at most: of so many rows and columns
@@ -149,7 +149,7 @@ class _FewRows:
                 own = b.let("own", warp // cut.split * cut.across + lane % cut.across)
                 share = b.let("share", warp % cut.split * (WARP // cut.across) + lane // cut.across)
                 totals = self._sums(own, share)
-                replicas_total(b, totals, cut.across)
+                group_total(b, totals, [distance for distance in DISTANCES if distance >= cut.across])
                 self._shown(totals, own, lane // cut.across, warp % cut.split, parts)
                 if parts is not None:
                     self._finish_parts(parts, warp * WARP + lane)

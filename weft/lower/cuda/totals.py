@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, lane_of, select
 from ...te.loops import WARP, Buffer
@@ -40,13 +42,11 @@ def block_total(b: KernelBuilder, combiner: str, total: Buffer, parts: Buffer | 
         b.store(total, (), combine(combiner, total[()], parts[warp]))
 
 
-def replicas_total(b: KernelBuilder, totals: Buffer, across: int) -> None:
-    """Sums in registers become those of all threads of a warp whose numbers are alike modulo `across`."""
+def group_total(b: KernelBuilder, totals: Buffer, distances: Sequence[int]) -> None:
+    """Sums in registers become those of all threads of a warp that such distances lead to."""
     (count,) = (int(extent.value) for extent in totals.shape)  # type: ignore[attr-defined]
     others = b.alloc("others", totals.dtype, (count,), scope="register")
-    for distance in DISTANCES:
-        if distance < across:
-            continue
+    for distance in distances:
         for item in range(count):
             b.exchange(others, item, totals[item], distance)
         for item in range(count):
