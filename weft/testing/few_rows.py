@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from ..base.cuda_target import CudaTarget
 from ..base.dtype import as_dtype
@@ -12,11 +14,12 @@ from ..lower.cuda.product import KINDS, Matrices, Request
 from ..te.build import KernelBuilder
 from ..te.expr import Expr
 from ..te.loops import Kernel
+from .kernel_cases import Array
 
 
 @dataclass(frozen=True)
 class FewRowsCase:
-    """a b^T + bias of `batch` products; buffers in the order a, b, bias, result."""
+    """a b^T + bias of `batch` products; buffers are called a, b, bias, out."""
 
     rows: int
     columns: int
@@ -31,13 +34,34 @@ class FewRowsCase:
         return f"{count}{self.rows}x{self.columns}x{self.depth} {self.dtype}{turned}"
 
     @property
-    def weight_bytes(self) -> int:
+    def bytes_read(self) -> int:
         """Of the larger operand, which is read once."""
         return self.batch * max(self.rows, self.columns) * self.depth * as_dtype(self.dtype).itemsize
 
     def kernel(self, target: CudaTarget) -> Kernel:
         b = KernelBuilder("kernel")
         return write_few_rows(b, self._request(b), target)
+
+    def kernels(self, target: CudaTarget) -> list[Kernel]:
+        return [self.kernel(target)]
+
+    def arrays(self, seed: int = 0) -> dict[str, Array]:
+        """Random ones, and a result of NaN."""
+        rng, dtype = np.random.default_rng(seed), as_dtype(self.dtype)
+        sides = [(self.batch, rows, self.depth) for rows in (self.rows, self.columns)]
+        shapes = [(n, k, rows) if turned else (n, rows, k) for (n, rows, k), turned in zip(sides, self.turned)]
+        found = {
+            name: rng.standard_normal(shape).astype(dtype)
+            for name, shape in zip(("a", "b", "bias"), (*shapes, (self.columns,)))
+        }
+        return {**found, "out": np.full((self.batch, self.rows, self.columns), np.nan, dtype)}
+
+    def wanted(self, arrays: Mapping[str, Array]) -> Array:
+        """By numpy, in float64."""
+        a, b, bias = (arrays[name].astype(np.float64) for name in ("a", "b", "bias"))
+        a, b = (x.swapaxes(1, 2) if turned else x for x, turned in zip((a, b), (self.turned[0], not self.turned[1])))
+        made: Array = a @ b + bias
+        return made
 
     def cut(self, target: CudaTarget) -> Cut:
         """How threads share it."""

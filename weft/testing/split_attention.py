@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from ..lower.cuda.split_attention import write_split_attention
 from ..te.build import KernelBuilder
 from ..te.expr import Expr, cast, const
 from ..te.loops import Kernel
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from .kernel_cases import Array
 
 
 @dataclass(frozen=True)
@@ -42,12 +40,18 @@ class SplitCase:
         return " ".join(words + [word for word in ("causal", "masked") if getattr(self, word)])
 
     @property
-    def key_bytes(self) -> int:
+    def bytes_read(self) -> int:
         """Of keys and values, which are read once."""
         return self.batch * self.heads * self.keys * (self.width + self.values) * as_dtype(self.dtype).itemsize
 
     def kernels(self, target: CudaTarget) -> list[Kernel]:
-        b, dtype = KernelBuilder("kernel"), as_dtype(self.dtype)
+        b = KernelBuilder("kernel")
+        request = self.request(b)
+        return write_split_attention("kernel", b.buffers, request, target)
+
+    def request(self, b: KernelBuilder) -> AttentionRequest:
+        """What is asked for, over buffers that the builder gets."""
+        dtype = as_dtype(self.dtype)
         mask_shape = (self.batch, self.keys)
         sides = [b.arg(name, dtype, (int(np.prod(shape)),)) for name, shape in self.shapes.items()]
         mask = b.arg("mask", dtype, mask_shape) if self.masked else None
@@ -62,7 +66,7 @@ class SplitCase:
             assert mask is not None
             return total * const(scale, total.dtype) + cast(mask[batch[0], key], total.dtype)
 
-        request = AttentionRequest(
+        return AttentionRequest(
             Strided(sides[0], 0, steps(self.queries, self.width, self.group)),
             Strided(sides[1], 0, steps(self.keys, self.width, 1)),
             Strided(sides[2], 0, steps(self.keys, self.values, 1)),
@@ -70,7 +74,6 @@ class SplitCase:
             (self.batch, self.heads, self.group), self.queries, self.keys, self.width, self.values,
             1.0 if self.masked else scale, self.causal, self.unseen, score if self.masked else None,
         )  # fmt: skip
-        return write_split_attention("kernel", b.buffers, request, target)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -20,28 +20,19 @@ from weft.lower.cuda.few_rows import has_few_rows, most_rows
 from weft.te.interpret import run_kernel
 from weft.te.loops import WholeKernel
 from weft.testing.few_rows import FewRowsCase, few_rows_cases
+from weft.testing.kernel_cases import check_case, run_case
 
 rng = np.random.default_rng(11)
 TARGET = CudaTarget()
 NUMPY = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
-BOUND = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 2e-6}  # of the largest result
 
 
 def drawn(*shape, dtype="float32"):
     return rng.standard_normal(shape).astype(NUMPY[dtype])
 
 
-def agree(got, wanted, dtype):
-    assert np.abs(got - wanted).max() <= BOUND[dtype] * np.abs(wanted).max()
-
-
-def ran(case, a, b, *rest, target=TARGET):
-    """What a case gives, of operands that are not turned yet."""
-    stored = [x.swapaxes(1, 2) if turned else x for x, turned in zip((a, b), case.turned)]
-    out = np.full((case.batch, case.rows, case.columns), np.nan, NUMPY[case.dtype])
-    flat = [np.ascontiguousarray(x).reshape(-1) for x in (*stored, *rest)]
-    run_kernel(case.kernel(target), [*flat, out.reshape(-1)])
-    return out.astype(np.float64)
+def ran(case, arrays, seed=0):
+    return run_case(case, TARGET, arrays, lambda kernel, given: run_kernel(kernel, given, seed=seed))
 
 
 @pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
@@ -58,43 +49,37 @@ def ran(case, a, b, *rest, target=TARGET):
 )
 def test_products(batch, rows, columns, depth, dtype, turned):
     case = FewRowsCase(rows, columns, depth, dtype, batch, turned)
-    a, b = drawn(batch, rows, depth, dtype=dtype), drawn(batch, columns, depth, dtype=dtype)
-    bias = drawn(columns, dtype=dtype)
-    wanted = a.astype(np.float64) @ b.astype(np.float64).swapaxes(1, 2) + bias.astype(np.float64)
-    agree(ran(case, a, b, bias), wanted, dtype)
+    arrays = case.arrays()
+    check_case(ran(case, arrays), case.wanted(arrays), dtype)
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_long_k_is_shared_by_warps(turned):
     case = FewRowsCase(2, 3, 2052, "float32", 1, (False, turned))
-    a, b, bias = drawn(1, 2, 2052), drawn(1, 3, 2052), drawn(3)
+    arrays = case.arrays()
     assert case.cut(TARGET).split > 1
-    agree(ran(case, a, b, bias), a.astype(np.float64) @ b.astype(np.float64).swapaxes(1, 2) + bias, "float32")
+    check_case(ran(case, arrays), case.wanted(arrays), "float32")
 
 
 def test_sums_repeat_to_the_bit():
     """Blocks and threads run in another order each time."""
     case = FewRowsCase(2, 5, 300, "float32", 1, (False, True))
-    a, b, bias = drawn(1, 2, 300), drawn(1, 5, 300), drawn(5)
-    stored = [np.ascontiguousarray(x).reshape(-1) for x in (a, b.swapaxes(1, 2), bias)]
-    results = []
-    for seed in range(3):
-        out = np.full(10, np.nan, "float32")
-        run_kernel(case.kernel(TARGET), [*stored, out], seed=seed)
-        results.append(out)
+    arrays = case.arrays()
+    results = [ran(case, arrays, seed) for seed in range(3)]
     np.testing.assert_array_equal(results[1:], [results[0]] * 2)
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_what_is_not_finite_stays_in_its_row_and_column(turned):
     case = FewRowsCase(2, 7, 270, "float32", 1, (False, turned))
-    a, b, bias = drawn(1, 2, 270), drawn(1, 7, 270), drawn(7)
+    arrays = case.arrays()
+    a, b = arrays["a"], arrays["b"].swapaxes(1, 2) if turned else arrays["b"]
     a[0, 1, 269] = np.inf
     b[0, 3, 5] = np.nan
     b[0, 4, 269] = 0
     with np.errstate(invalid="ignore"):
-        wanted = a.astype(np.float64) @ b.astype(np.float64).swapaxes(1, 2) + bias
-    got = ran(case, a, b, bias)
+        wanted = case.wanted(arrays)
+    got = ran(case, arrays)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
     np.testing.assert_array_equal(np.isinf(got) * np.sign(got), np.isinf(wanted) * np.sign(wanted))
     assert np.isnan(got).sum() == 3  # column 3 of both rows, and infinity times 0
@@ -108,7 +93,7 @@ def test_groups_with_all_that_follows():
     got, kernels = interpreted(made, TARGET, {"x": x, "w": w, "b": b, "r": r})
     wide = [array.astype(np.float64) for array in (x, w, b, r)]
     assert len(kernels) == 1
-    agree(got, np.maximum(wide[0] @ wide[1].T + wide[2] + wide[3], 0), "float32")
+    check_case(got, np.maximum(wide[0] @ wide[1].T + wide[2] + wide[3], 0), "float32")
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
@@ -117,7 +102,7 @@ def test_batches_that_share_matrices(arch):
     made = Op.get("batch_matmul")(Variable("a"), Variable("b"))
     got, kernels = interpreted(made, TARGET.changed(arch=arch), {"a": a, "b": b})
     assert [kernel.resident > 0 for kernel in kernels] == [True]
-    agree(got, a.astype(np.float64) @ b.astype(np.float64), "float16")
+    check_case(got, a.astype(np.float64) @ b.astype(np.float64), "float16")
 
 
 def test_squeezed_images_are_rows():
@@ -127,7 +112,7 @@ def test_squeezed_images_are_rows():
     made = Op.get("conv2d")(Variable("x"), Variable("w"), channels=10, kernel_size=(1, 1), **layouts)
     got, kernels = interpreted(made, TARGET, {"x": x, "w": w})
     assert [kernel.resident > 0 for kernel in kernels] == [True]
-    agree(got[0, 0, 0], w[:, 0, 0].astype(np.float64) @ x[0, 0, 0].astype(np.float64), "float16")
+    check_case(got[0, 0, 0], w[:, 0, 0].astype(np.float64) @ x[0, 0, 0].astype(np.float64), "float16")
 
 
 # When it is chosen

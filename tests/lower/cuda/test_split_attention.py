@@ -19,12 +19,12 @@ from weft.core.op import Op
 from weft.core.symbol import Variable
 from weft.te.interpret import run_kernel
 from weft.te.loops import WholeKernel
+from weft.testing.kernel_cases import check_case, run_case
 from weft.testing.split_attention import SplitCase, split_cases
 
 rng = np.random.default_rng(13)
 TARGET = CudaTarget()
 NUMPY = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
-BOUND = {"float16": 2e-3, "bfloat16": 1e-2, "float32": 3e-6}  # of the largest result
 
 
 def drawn(*shape, dtype="float32"):
@@ -32,18 +32,7 @@ def drawn(*shape, dtype="float32"):
 
 
 def ran(case, arrays, seed=0, target=TARGET):
-    memory = {name: np.array(array).reshape(-1) for name, array in arrays.items()}
-    for kernel in case.kernels(target):
-        shapes = {each.name: [int(extent.value) for extent in each.shape] for each in kernel.buffers}
-        for each in kernel.buffers:
-            memory.setdefault(each.name, np.full(shapes[each.name], np.nan, each.dtype))
-        run_kernel(kernel, [memory[name].reshape(shape) for name, shape in shapes.items()], seed=seed)
-    return memory["out"].reshape(case.shape).astype(np.float64)
-
-
-def agree(got, wanted, dtype):
-    np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
-    assert np.nanmax(np.abs(got - wanted)) <= BOUND[dtype] * np.nanmax(np.abs(wanted))
+    return run_case(case, target, arrays, lambda kernel, given: run_kernel(kernel, given, seed=seed))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +51,7 @@ def agree(got, wanted, dtype):
 )
 def test_attention(case):
     arrays = case.arrays(3)
-    agree(ran(case, arrays), case.wanted(arrays), case.dtype)
+    check_case(ran(case, arrays), case.wanted(arrays), case.dtype)
 
 
 def test_several_tiles_of_a_chunk_scale_what_came_before(monkeypatch):
@@ -71,7 +60,7 @@ def test_several_tiles_of_a_chunk_scale_what_came_before(monkeypatch):
     case = SplitCase(1, 1, 2, 150, 4, 4, "float32")
     arrays = case.arrays()
     arrays["key"][0, 0] *= np.linspace(0.1, 9, 150)[:, None]  # largest scores grow from tile to tile
-    agree(ran(case, arrays), case.wanted(arrays), "float32")
+    check_case(ran(case, arrays), case.wanted(arrays), "float32")
 
 
 def test_sums_repeat_to_the_bit():
@@ -92,7 +81,7 @@ def test_queries_that_see_no_key(unseen, keys):
     arrays["mask"][0, -1] = 0
     wanted = case.wanted(arrays)
     assert np.isnan(wanted[1]).all() == (unseen == "nan")
-    agree(ran(case, arrays), wanted, "float32")
+    check_case(ran(case, arrays), wanted, "float32")
 
 
 @pytest.mark.sampled(3)
@@ -142,7 +131,7 @@ def test_masks_of_the_operator(mask, dtype, arch):
     made = Op.get("scaled_dot_product_attention")(*map(Variable, given), mask=mask)
     got, kernels = interpreted(made, TARGET.changed(arch=arch), given)
     assert [kernel.resident > 0 for kernel in kernels] == [True]
-    agree(got, attended(q, k, v, 6**-0.5, seen, added), dtype)
+    check_case(got, attended(q, k, v, 6**-0.5, seen, added), dtype)
 
 
 def strided(x, mask, shared, replaces=False):
@@ -177,7 +166,7 @@ def test_heads_that_share_keys_are_read_where_they_lie(replaces):
         wanted = weights / weights.sum(-1, keepdims=True) @ v.astype(np.float64)
     else:
         wanted = attended(q, k, v, 0.4, mask=wide)
-    agree(got, wanted.transpose(0, 3, 1, 2, 4), "float16")
+    check_case(got, wanted.transpose(0, 3, 1, 2, 4), "float16")
 
 
 # When it is chosen
@@ -198,7 +187,7 @@ def test_few_queries_and_what_tensor_cores_do_not_take(queries, dtype, arch, who
     made = Op.get("scaled_dot_product_attention")(*map(Variable, given))
     got, kernels = interpreted(made, TARGET.changed(arch=arch), given)
     assert [isinstance(kernel.body, WholeKernel) for kernel in kernels] == [whole]
-    agree(got, attended(*given.values(), 8**-0.5), dtype)
+    check_case(got, attended(*given.values(), 8**-0.5), dtype)
 
 
 def test_float64_goes_stage_by_stage():
