@@ -8,6 +8,7 @@ from math import prod
 import ml_dtypes
 import numpy as np
 import pytest
+from codegen.cuda.ptx_text import loads_at_once
 from codegen.cuda.ptxas import assembled
 from lower.cuda.group_runs import interpreted
 
@@ -150,6 +151,13 @@ def test_warps_fill_the_machine_and_share_no_more_than_that_takes():
 
 
 # What the assembler makes of them
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", NUMPY)
+def test_loads_are_under_way_before_the_first_of_them_is_used(dtype, turned):
+    kernel = FewRowsCase(1, 14336, 4096, dtype, 1, (False, turned)).kernel(TARGET)
+    assert loads_at_once(CODEGEN.assemble(CODEGEN.emit(kernel, TARGET), TARGET).decode()) >= 8
 
 
 CASES = [(kind, case) for kind, cases in few_rows_cases().items() for case in cases]

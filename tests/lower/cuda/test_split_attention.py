@@ -9,6 +9,7 @@ from math import prod
 import ml_dtypes
 import numpy as np
 import pytest
+from codegen.cuda.ptx_text import loads_at_once
 from codegen.cuda.ptxas import assembled
 from lower.cuda.group_runs import interpreted
 
@@ -212,6 +213,13 @@ def test_chunks_fill_a_gpu_and_read_keys_once():
 
 def assembly(kernel, target):
     return CODEGEN.assemble(CODEGEN.emit(kernel, target), target)
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_loads_are_under_way_before_the_first_of_them_is_used(group):
+    chunks, whole = SplitCase(1, 32 // group, 1, 4096, 128, 128, group=group).kernels(TARGET)
+    assert loads_at_once(assembly(chunks, TARGET).decode()) >= 8
+    assert loads_at_once(assembly(whole, TARGET).decode()) >= 4
 
 
 CASES = [(kind, case) for kind, cases in split_cases().items() for case in cases]
