@@ -64,6 +64,21 @@ def test_several_tiles_of_a_chunk_scale_what_came_before(monkeypatch):
     check_case(ran(case, arrays), case.wanted(arrays), "float32")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [2, 10])
+def test_tiles_that_no_query_of_a_block_sees_are_left_out(monkeypatch, blocks):
+    monkeypatch.setattr("weft.lower.cuda.split_attention.TILE", 32)
+    monkeypatch.setattr("weft.lower.cuda.split_attention.BLOCKS", blocks)
+    monkeypatch.setattr("weft.lower.cuda.split_attention.LEAST_KEYS", 32)
+    case = SplitCase(1, 1, 38, 40, 2, 2, "float32", causal=True)
+    arrays = case.arrays()
+    check_case(ran(case, arrays), case.wanted(arrays), "float32")
+    arrays["value"][0, 0, 33:] = np.nan  # what no query before 33 reads
+    got = ran(case, arrays)
+    assert np.isnan(got[0, 0, 0, 33:]).all()
+    check_case(got[..., :32, :], case.wanted(case.arrays())[..., :32, :], "float32")
+
+
 def test_sums_repeat_to_the_bit():
     """Blocks and threads run in another order each time; a chunk is the same on a smaller GPU."""
     case = SplitCase(1, 1, 1, 100, 8, 8, "float32")

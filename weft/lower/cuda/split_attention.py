@@ -200,6 +200,10 @@ class _Mixing:
     def _locate(self, block: Expr) -> None:
         raise NotImplementedError
 
+    def _turns(self) -> Expr:
+        """Tiles of the chunk that a block goes over."""
+        return as_expr(self.chunks.turns)
+
     def _score(self, first: Expr) -> None:
         """Puts the scores of rows from the first on into shared memory; minus infinity where there is no row."""
         raise NotImplementedError
@@ -230,7 +234,7 @@ class _Mixing:
         for number in rounds:
             b.store(tops, number, LOW)
             b.store(totals, number, ZERO)
-        with b.loop("turn", self.chunks.turns) as turn:
+        with b.loop("turn", self._turns()) as turn:
             first = b.let("first", self.first_row + turn * self.chunks.tile)
             b.barrier()
             self._score(first)
@@ -381,6 +385,13 @@ class _OverKeys(_Mixing):
         self.first_line = b.let("first_line", remainder(group, self.tiles, total) * LINES)
         self.first_row = self.chunk * self.chunks.keys
         self.shared_batch, _ = self.heads.index(self.head, as_expr(0))  # keys and values have no step along the rest
+
+    def _turns(self) -> Expr:
+        """Where query i sees keys 0 to i and lines are queries, no more than the last one of the block sees."""
+        if not self.request.causal or self.heads.lines != self.request.queries:
+            return super()._turns()
+        seen = minimum(self.first_line + LINES, as_expr(self.rows)) - self.first_row
+        return minimum((maximum(seen, as_expr(0)) + (self.chunks.tile - 1)) // self.chunks.tile, super()._turns())
 
     def _line(self, line: Expr) -> Expr:
         """A line that there is."""
