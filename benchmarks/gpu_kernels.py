@@ -1,9 +1,10 @@
-"""Kernels of tensor cores on the GPU of this machine: right answers first, each kind in a process of its own with a
-short limit, then times beside PyTorch's, in alternating rounds.
+"""Kernels of tensor cores, and those for one token, on the GPU of this machine: right answers first, each kind in a
+process of its own with a short limit, then times beside PyTorch's, in alternating rounds.
 
     python benchmarks/gpu_kernels.py check             all kinds
     python benchmarks/gpu_kernels.py check plain tails some of them
-    python benchmarks/gpu_kernels.py time              products beside PyTorch's
+    python benchmarks/gpu_kernels.py time              all of them beside PyTorch's
+    python benchmarks/gpu_kernels.py time token        products of few rows and attention of few queries: bytes a second
 
 Outputs are filled with NaN before each kernel runs; references are float64. Needs PyTorch with CUDA.
 """
@@ -17,19 +18,22 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 
 from weft.base.cuda_target import CudaTarget, host_gpu
-from weft.base.plan import Launch, TensorMap
-from weft.codegen.cuda.ptx import ptx_of
-from weft.codegen.cuda.templates.emit import emit_template
+from weft.base.plan import KernelCode, TensorMap
+from weft.codegen.cuda.compile import CODEGEN
+from weft.lower.cuda.attention import can_attend, write_attention
 from weft.lower.cuda.tiles import candidates
+from weft.te.build import KernelBuilder
 from weft.te.loops import Kernel
 from weft.te.tensor_cores.attention import AttentionTile
 from weft.te.tensor_cores.product import Tile
+from weft.testing.few_rows import FewRowsCase
+from weft.testing.split_attention import SplitCase
 from weft.testing.tensor_cores import (
     AttentionCase,
     ConvolutionCase,
@@ -92,25 +96,32 @@ def encoded(spec: TensorMap, address: int) -> Any:
     return raw, at
 
 
+@cache
+def loaded(kernel: Kernel, target: CudaTarget) -> tuple[ctypes.c_void_p, KernelCode]:
+    """The function of a kernel, and what it is launched with."""
+    made = CODEGEN.code(kernel, CODEGEN.assemble(CODEGEN.emit(kernel, target), target))
+    function, module = ctypes.c_void_p(), ctypes.c_void_p()
+    log = ctypes.create_string_buffer(1 << 16)
+    options, values = (ctypes.c_int * 2)(5, 6), (ctypes.c_void_p * 2)(ctypes.addressof(log), 1 << 16)
+    try:
+        call("cuModuleLoadDataEx", ctypes.byref(module), made.code + b"\0", 2, options, values)
+    except RuntimeError as error:
+        raise RuntimeError(f"{error} {log.value.decode()[:2000]}") from None
+    call("cuModuleGetFunction", ctypes.byref(function), module, kernel.name.encode())
+    return function, made
+
+
 class Ready:
     """A kernel with its arguments, to be launched on PyTorch's stream."""
 
     def __init__(self, kernel: Kernel, target: CudaTarget, tensors: Sequence[torch.Tensor]) -> None:
-        body: Any = kernel.body
-        text = ptx_of(emit_template(kernel, target), target).encode() + b"\0"
-        self.function, module = ctypes.c_void_p(), ctypes.c_void_p()
-        log = ctypes.create_string_buffer(1 << 16)
-        options, values = (ctypes.c_int * 2)(5, 6), (ctypes.c_void_p * 2)(ctypes.addressof(log), 1 << 16)
-        try:
-            call("cuModuleLoadDataEx", ctypes.byref(module), text, 2, options, values)
-        except RuntimeError as error:
-            raise RuntimeError(f"{error} {log.value.decode()[:2000]}") from None
-        call("cuModuleGetFunction", ctypes.byref(self.function), module, kernel.name.encode())
-        launch: Launch = body.launch
+        self.function, made = loaded(kernel, target)
+        launch = made.launch
+        assert launch is not None
         if launch.shared > 48 << 10:
             call("cuFuncSetAttribute", self.function, 8, launch.shared)
         pointers = [ctypes.c_uint64(tensor.data_ptr()) for tensor in tensors]
-        maps = [encoded(spec, tensors[spec.buffer].data_ptr()) for spec in body.maps]
+        maps = [encoded(spec, tensors[spec.buffer].data_ptr()) for spec in made.maps]
         places = [ctypes.addressof(pointer) for pointer in pointers] + [at for _, at in maps]
         self.parameters = (ctypes.c_void_p * len(places))(*places)
         self.config = _Config()
@@ -470,6 +481,131 @@ def time_convolutions() -> None:
             )
 
 
+# One token: what is read comes from memory, since copies of it are taken in turns.
+
+COLD = 240 << 20  # bytes of copies, four times what the second cache has
+DECODED = [
+    *[
+        FewRowsCase(rows, *shape, dtype, turned=(False, turned))
+        for shape in ((50257, 768), (14336, 4096), (4096, 14336), (4096, 4096), (768, 3072))
+        for rows, dtype, turned in (
+            (1, "float16", False), (1, "float16", True), (1, "bfloat16", False), (1, "float32", False),
+            (2, "float16", False), (4, "float16", False), (8, "float16", False), (8, "float16", True),
+            (8, "float32", False),
+        )
+    ],
+    FewRowsCase(1, 1000, 2048),
+    FewRowsCase(1, 64, 1024),
+]  # fmt: skip
+ATTENDED = [
+    *[SplitCase(1, 32, 1, 4096, 128, 128, dtype) for dtype in ("float16", "bfloat16", "float32")],
+    *[SplitCase(1, 8, 1, keys, 128, 128, group=4) for keys in (4096, 32768)],
+    SplitCase(1, 8, 2, 4096, 128, 128, group=4),
+    SplitCase(8, 12, 1, 1024, 64, 64),
+    SplitCase(1, 12, 1, 128, 64, 64),
+    *[SplitCase(batch, 12, 197, 197, 64, 64, "float32") for batch in (1, 8)],  # ViT's, which tensor cores do not take
+]
+
+
+class InTurns:
+    """Some of several launches at each call: those on the next copy."""
+
+    def __init__(self, runs: Sequence[Callable[[], object]], each: int = 1) -> None:
+        self.runs, self.each, self.next = runs, each, 0
+
+    def __call__(self) -> None:
+        for _ in range(self.each):
+            self.runs[self.next]()
+            self.next = (self.next + 1) % len(self.runs)
+
+
+def _copies(case: FewRowsCase | SplitCase) -> int:
+    return max(2, min(64, -(-COLD // case.bytes_read)))
+
+
+def _drawn(dtype: str, *shape: int) -> torch.Tensor:
+    return torch.randn(shape, device="cuda", dtype=torch.float32).to(TORCH[dtype])
+
+
+def time_few_rows() -> None:
+    target = host_gpu()
+    for case in DECODED:
+        depth, turned, lines = case.depth, case.turned[1], _drawn(case.dtype, case.rows, case.depth)
+        bias = _drawn(case.dtype, case.columns)
+        weights = [
+            _drawn(case.dtype, *((depth, case.columns) if turned else (case.columns, depth)))
+            for _ in range(_copies(case))
+        ]
+        out = torch.full((case.rows, case.columns), float("nan"), device="cuda", dtype=lines.dtype)
+        made: Any = case.kernel(target)
+        sides = [(lines, weight if turned else weight.t(), weight) for weight in weights]
+        torch.backends.cuda.matmul.allow_tf32 = False
+        runs: dict[str, Callable[[], None]] = {
+            "torch": InTurns([partial(torch.addmm, bias, a, b) for a, b, _ in sides]),
+            "few rows": InTurns([Ready(made, target, [a, w, bias, out]) for a, _, w in sides]),
+        }
+        if case.dtype != "float32" and case.columns % 8 == 0:
+            kind = {"float16": "fp16", "bfloat16": "bf16"}[case.dtype]
+            plain = ProductCase(None, case.rows, case.columns, depth, kind, turned=case.turned, bias=True)
+            made = plain.kernel(target)
+            runs[f"{made.body.tile}"] = InTurns([Ready(made, target, [a, w, bias, out]) for a, _, w in sides])
+        out.fill_(float("nan"))
+        for _ in weights:
+            runs["few rows"]()
+        a, b, _ = sides[-1]
+        bound = EXACT if case.dtype == "float32" else TOLERANCE[{"float16": "fp16", "bfloat16": "bf16"}[case.dtype]]
+        print(verdict(out, a.double() @ b.double() + bias.double(), bound), end=" ")
+        _show_bytes(str(case), microseconds(runs, 2 * len(weights)), case.bytes_read)
+
+
+def time_split_attention() -> None:
+    target = host_gpu()
+    for case in ATTENDED:
+        copies = []
+        for _ in range(_copies(case)):
+            copies.append({name: _drawn(case.dtype, *shape) for name, shape in case.shapes.items()})
+            copies[-1]["out"] = torch.full(case.shape, float("nan"), device="cuda", dtype=TORCH[case.dtype])
+        kernels = case.kernels(target)
+        passed: dict[str, torch.Tensor] = {}
+        for each in (each for kernel in kernels for each in kernel.buffers if each.name not in copies[0]):
+            elements: Any = each.shape[0]
+            passed.setdefault(each.name, torch.full((int(elements.value),), float("nan"), device="cuda"))
+
+        def launches(made: Sequence[Kernel], tensors: dict[str, torch.Tensor]) -> Callable[[], None]:
+            ready = [Ready(kernel, target, [tensors[each.name] for each in kernel.buffers]) for kernel in made]
+            return InTurns(ready, len(ready))
+
+        def peer(tensors: dict[str, torch.Tensor], case: SplitCase = case) -> Callable[[], object]:
+            q, k, v = (tensors[name] for name in ("query", "key", "value"))
+            q = q.flatten(1, 2)
+            attend = torch.nn.functional.scaled_dot_product_attention
+            return lambda: attend(q, k, v, enable_gqa=case.group > 1)
+
+        torch.backends.cuda.matmul.allow_tf32 = False
+        runs: dict[str, Callable[[], None]] = {
+            "torch": InTurns([peer(tensors) for tensors in copies]),
+            f"split, {len(kernels)} kernels": InTurns([launches(kernels, {**t, **passed}) for t in copies]),
+        }
+        b = KernelBuilder("kernel")
+        request = case.request(b)
+        if target.sm == 90 and can_attend(request):
+            whole = write_attention(b, request, target)
+            runs["tensor cores"] = InTurns([launches([whole], tensors) for tensors in copies])
+        list(runs.values())[1]()
+        q, k, v = (copies[0][name].double() for name in ("query", "key", "value"))
+        wanted = (q @ k[:, :, None].mT * case.width**-0.5).softmax(-1) @ v[:, :, None]
+        bound = EXACT if case.dtype == "float32" else 2 * TOLERANCE[{"float16": "fp16", "bfloat16": "bf16"}[case.dtype]]
+        print(verdict(copies[0]["out"], wanted, bound), end=" ")
+        _show_bytes(str(case), microseconds(runs, 2 * len(copies)), case.bytes_read)
+
+
+def _show_bytes(title: str, found: dict[str, tuple[float, float]], read: int) -> None:
+    print(title)
+    base = found["torch"][1]
+    for name, (best, median) in sorted(found.items(), key=lambda item: item[1][1]):
+        print(f"  {name:44} {best:9.2f} {median:9.2f} us {read / median / 1e6:6.2f} TB/s {base / median:5.2f} of torch")
+
+
 def _show(title: str, found: dict[str, tuple[float, float]], flops: float, base: float) -> None:
     print(title)
     for name, (best, median) in sorted(found.items(), key=lambda item: item[1][1]):
@@ -487,10 +623,16 @@ def main(words: Sequence[str]) -> int:
         return check(words[1:])
     if words[:1] == ["one"]:
         return check_one(words[1])
+    if words[:2] == ["time", "token"]:
+        time_few_rows()
+        time_split_attention()
+        return 0
     if words[:1] == ["time"]:
         time_products("all" in words)
         time_attention()
         time_convolutions()
+        time_few_rows()
+        time_split_attention()
         return 0
     print(__doc__)
     return 2

@@ -59,6 +59,26 @@ def test_precisions_of_networks(gpu, network, precision):
     assert off > 0 or precision == "tf32"
 
 
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_one_token_over_a_cache(gpu, precision):
+    """Products of one row, attention of one query by two chunks of 66 keys, all in one graph."""
+    names = {"x": (1, 12), "k": (1, 2, 66, 6), "v": (1, 2, 66, 6), "into": (12, 12), "back": (12, 10), "b": (12,)}
+    given = {name: sym.Variable(name, shape=shape) for name, shape in names.items()}
+    query = sym.reshape(sym.dense(given["x"], given["into"], given["b"], units=12), shape=(1, 2, 1, 6))
+    mixed = sym.reshape(sym.scaled_dot_product_attention(query, given["k"], given["v"]), shape=(1, 12))
+    values = randoms(**names)
+    params = {name: values[name] for name in ("into", "back", "b")}
+    target = {"fp32": "cuda -arch=sm_80", "fp16": "cuda -arch=sm_90a"}[precision]
+    model = weft.compile((sym.relu(sym.matmul(mixed, given["back"])), params), target=target, precision=precision)
+    (found,) = model.run({name: values[name] for name in "xkv"})
+    wide = {name: torch.tensor(value).double() for name, value in values.items()}
+    made = torch.nn.functional.linear(wide["x"], wide["into"], wide["b"]).reshape(1, 2, 1, 6)
+    made = torch.nn.functional.scaled_dot_product_attention(made, wide["k"], wide["v"]).reshape(1, 12)
+    wanted = (made @ wide["back"]).relu().numpy()
+    np.testing.assert_allclose(found, wanted, atol={"fp32": 2e-5, "fp16": 2e-2}[precision])
+    assert gpu.calls.count("cuGraphLaunch") == 1
+
+
 def test_masks_and_indices_in_float16(gpu):
     """A mask of float32's least number is finite in 16 bits; numbers that become indices stay float32 until then."""
     x, keep, at = sym.Variable("x", shape=(3, 5)), sym.Variable("keep", shape=(3, 5)), sym.Variable("at", shape=(2,))

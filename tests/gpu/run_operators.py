@@ -2,7 +2,8 @@
 `python tests/gpu/run_operators.py [--samples N] [operator ...]` prints a table of those that fail, and how many passed.
 
 Kernels run one by one on memory that is filled with NaN. Operators are tried in batches, each in a process of its own
-with a limit; after a crash or a hang the operator that ran is named, and the rest go on in a new process.
+with a limit; after a crash or a hang the operator that ran is named, and the rest go on in a new process. Templates are
+tried the same way at sizes that no sample has, by kinds of cases ("few_rows:odd").
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ BATCH = 60  # operators of one process
 LIMIT = 240  # seconds that one process has
 QUIET = 30  # seconds in which an operator has to be done
 LARGEST = 200_000  # elements of a sample's inputs
+MOST_BYTES, CASES = 20 << 20, 24  # that the kernel of a case reads, and cases of a kind
 
 
 def main() -> int:
@@ -51,7 +53,8 @@ def supervise(names: list[str], samples: int) -> int:
     kernels = sum(row.get("kernels", 0) for row in rows.values())
     good = sum(row["status"] == "ok" for row in rows.values())
     empty = sorted(name for name, row in rows.items() if row["status"] == "nothing to run")
-    print(f"{good} operators agree, {len(failed)} do not, {len(empty)} have no sample that runs: {' '.join(empty)}")
+    unseen = f"{len(empty)} have no sample that runs: {' '.join(empty)}"
+    print(f"{good} operators and kinds of cases agree, {len(failed)} do not, {unseen}")
     print(f"{ran} samples, {kernels} kernels, {time.perf_counter() - start:.0f} s")
     return 1 if failed else 0
 
@@ -106,7 +109,20 @@ def with_bodies() -> list[str]:
     import_suite()
     from weft.core.op import Op, list_ops
 
-    return [op.name for op in list_ops() if Op.compute.contains(op) or Op.kernels.contains(op)]
+    return [op.name for op in list_ops() if Op.compute.contains(op) or Op.kernels.contains(op)] + list(kinds_of_cases())
+
+
+def kinds_of_cases() -> dict[str, list]:
+    """Cases of templates, by their kinds."""
+    from weft.testing.few_rows import few_rows_cases
+    from weft.testing.split_attention import split_cases
+
+    found: dict[str, list] = {}
+    for name, kinds in (("few_rows", few_rows_cases()), ("split_attention", split_cases())):
+        for kind, cases in kinds.items():
+            small = [case for case in cases if case.bytes_read <= MOST_BYTES]
+            found[f"{name}:{kind}"] = small[:: -(-len(small) // CASES)]
+    return found
 
 
 def work(names: list[str], samples: int) -> int:
@@ -125,6 +141,34 @@ def work(names: list[str], samples: int) -> int:
 
 
 def tried(name: str, samples: int) -> dict:
+    return tried_cases(name) if ":" in name else tried_operator(name, samples)
+
+
+def tried_cases(name: str) -> dict:
+    from weft.base.cuda_target import CudaTarget
+    from weft.testing.kernel_cases import check_case, run_case
+    from weft.testing.on_gpu import run_on_gpu
+
+    ran, kernels = 0, [0]
+
+    def run(kernel, arrays) -> None:
+        kernels[0] += 1
+        run_on_gpu(kernel, arrays)
+
+    for case in kinds_of_cases()[name]:
+        arrays = case.arrays()
+        try:
+            check_case(run_case(case, CudaTarget.create(), arrays, run), case.wanted(arrays), str(case.dtype))
+        except Exception as error:
+            status = "differs" if isinstance(error, AssertionError) else "error"
+            status = "driver" if isinstance(error, RuntimeError) else status
+            why = " ".join(f"{case}: {type(error).__name__}: {error}".split())
+            return {"status": status, "why": why[:600], "ran": ran, "kernels": kernels[0]}
+        ran += 1
+    return {"status": "ok", "why": "", "ran": ran, "kernels": kernels[0]}
+
+
+def tried_operator(name: str, samples: int) -> dict:
     from sample import all_samples
 
     from weft.base.dtype import FLOAT32, as_dtype

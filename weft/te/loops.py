@@ -226,7 +226,8 @@ class Kernel:
 
     Its native form is `void name(void** buffers, int64_t* scalars, int64_t begin, int64_t end)`: it
     runs iterations begin..end-1 of `parallel` (0..1 when there is none). Bound to a grid, it has no
-    parallel loop and is launched with the extents that `grid.launch_extents` gives.
+    parallel loop and is launched with the extents that `grid.launch_extents` gives. `resident`: how
+    many blocks of threads a multiprocessor shall have registers for; 0: whoever assembles it decides.
     """
 
     name: str
@@ -234,6 +235,7 @@ class Kernel:
     body: Stmt
     parallel: Parallel | None = None
     scalars: tuple[Var, ...] = ()
+    resident: int = 0
 
 
 def buffer(

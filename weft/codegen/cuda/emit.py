@@ -80,10 +80,12 @@ class _CudaEmitter(KernelEmitter):
         return "\n".join([header, *lines, "}"])
 
     def _attributes(self) -> str:
-        """How many threads a block has at most: what the assembler divides registers by."""
+        """How many threads a block has at most, and how many blocks there are: what the assembler divides registers by.
+        Left to itself it rather spills a few than have fewer blocks."""
         grid = grid_of(self.kernel)
         threads = prod(constant(loop.extent) or 1 for loop in grid.threads) if grid is not None else 1
-        return f'attributes #0 = {{ nounwind "nvvm.maxntid"="{threads},1,1" }}'
+        resident = f' "nvvm.minctasm"="{self.kernel.resident}"' if self.kernel.resident else ""
+        return f'attributes #0 = {{ nounwind "nvvm.maxntid"="{threads},1,1"{resident} }}'
 
     # Statements of a grid
 

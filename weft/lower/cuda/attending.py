@@ -1,4 +1,5 @@
-"""Operators of attention: by tensor cores for 16-bit floats that tensor maps can see, else stage by stage."""
+"""Operators of attention: by tensor cores for 16-bit floats that tensor maps can see, where many queries share keys;
+else by the template that splits keys into chunks; what neither takes stage by stage."""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ from ...core.fused import FusedGroup
 from ...core.ir import Fact, Node, NodeEntry
 from ...ops.nn.strided_attention import View, mask_shape, views
 from ...te.build import KernelBuilder
-from ...te.expr import Expr, as_expr, const, select
-from ...te.loops import Buffer
+from ...te.expr import Expr, as_expr, cast, const, select
+from ...te.loops import Buffer, Kernel
 from ...te.tensor import Tensor
 from ..group import LoweredKernel, Strides, Temporary, kernel_name, lower_stages
 from ..stages import stages
 from .attention import AttentionRequest, Strided, can_attend, write_attention
 from .masters import WGMMA
+from .split_attention import can_split, has_few_queries, write_split_attention
 from .stage import stage_kernel
 
 Facts = Callable[[NodeEntry], Fact]
@@ -59,7 +61,7 @@ def _attended(
     group: FusedGroup, node: Node, fact: Facts, target: CudaTarget, seen: Sequence[View]
 ) -> list[LoweredKernel] | None:
     facts = [fact(entry) for entry in node.inputs]
-    if target.sm != WGMMA or not target.has_own_code or not all(is_static(f.shape) for f in facts):
+    if not all(is_static(f.shape) for f in facts):
         return None
     out, dtype = fact(group.outputs[0])[:2]
     assert is_static(out)
@@ -85,12 +87,29 @@ def _attended(
         batch, queries, keys, width, values, 1.0 if score else scale,
         params.is_causal, getattr(params, "unseen", "zero"), score,
     )  # fmt: skip
-    if not can_attend(request):
-        return None
     places = list(dict.fromkeys(node.inputs[:3]))
     arguments = (*places, *node.inputs[3:], group.outputs[0])
-    kernel = write_attention(b, request, target)
-    return [LoweredKernel(kernel, arguments, prod(batch) * queries * keys * (width + values))]
+    work = prod(batch) * queries * keys * (width + values)
+    write = _writer(request, target)
+    if can_split(request) and (write is None or has_few_queries(request, target)):
+        named: dict[str, Hashable] = {buffer.name: place for buffer, place in zip(b.buffers, arguments)}
+        kernels = write_split_attention(b.name, b.buffers, request, target)
+        return [LoweredKernel(kernel, _arguments(kernel, named), work) for kernel in kernels]
+    return None if write is None else [LoweredKernel(write(b, request, target), arguments, work)]
+
+
+def _writer(request: AttentionRequest, target: CudaTarget) -> Callable[..., Kernel] | None:
+    """The template of tensor cores that takes an attention."""
+    return write_attention if target.sm == WGMMA and target.has_own_code and can_attend(request) else None
+
+
+def _arguments(kernel: Kernel, named: dict[str, Hashable]) -> tuple[Hashable, ...]:
+    """What the buffers of a kernel are, by their names: those that have none yet are values between kernels."""
+    for buffer in kernel.buffers:
+        if buffer.name not in named:
+            extents = tuple(int(extent.value) for extent in buffer.shape)  # type: ignore[attr-defined]
+            named[buffer.name] = Temporary(len(named), extents, buffer.dtype)
+    return tuple(named[buffer.name] for buffer in kernel.buffers)
 
 
 def _scale(params: Any, width: int) -> float:
@@ -123,6 +142,7 @@ def _score(params: Any, mask: Buffer | None, scale: float, dtype: DType) -> Scor
         read = mask[tuple(index)]
         if getattr(params, "mask", "") == "boolean":
             return select(read, scaled, const(-inf, total.dtype))
+        read = cast(read, total.dtype)
         if getattr(params, "replaces", False):
             return select(read.equal(0.0), scaled, read)
         return scaled + read
@@ -130,7 +150,7 @@ def _score(params: Any, mask: Buffer | None, scale: float, dtype: DType) -> Scor
     return score
 
 
-# Views that tensor cores do not take: the same as tensors, one after the other
+# What templates do not take, float64 and long rows: the same as tensors, one after the other
 
 
 def _by_stages(group: FusedGroup, node: Node, fact: Facts, target: CudaTarget) -> list[LoweredKernel]:

@@ -1,5 +1,5 @@
-"""Groups whose master is a product or a convolution: by tensor cores where they take its dtypes and sizes, else by the
-schedule of any stage.
+"""Groups whose master is a product or a convolution: by the template of few rows where reading weights is all that
+counts, by tensor cores where they take its dtypes and sizes, else by the schedule of any stage.
 
 Products of float32 stay float32: operands are cut into the part that tensor cores read and the rest, and sums go over
 the products of both (see `Request.rest`). A target that says tf32 leaves the rest out.
@@ -21,12 +21,13 @@ from ...core.ir import Fact, Node, NodeEntry
 from ...ops.nn._convolution import convolution_of
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, Load, Var, as_expr, call
-from ...te.loops import Buffer
+from ...te.loops import Buffer, Kernel
 from ...te.tensor import Tensor
 from ...te.tensor_cores.product import Window
 from ...te.visit import loads
 from ..epilogue import Epilogue
 from ..group import LoweredKernel, Strides, Temporary, kernel_name, lower_stages
+from .few_rows import has_few_rows, write_few_rows
 from .product import KINDS, Matrices, Request, fits_copies, write_product
 from .stage import stage_kernel
 
@@ -70,14 +71,22 @@ def master_kernels(
     group: FusedGroup, fact: Facts, target: CudaTarget, strides: Strides | None = None
 ) -> list[LoweredKernel]:
     """The kernels of a group whose master is in `READERS`."""
-    made = None if strides else _by_tensor_cores(group, fact, target)
+    multiplied = None if strides else _multiplied(group, fact)
+    made = None if multiplied is None else _as_product(group, fact, multiplied, target)
     return lower_stages(group, fact, target, stage_kernel, strides) if made is None else made
 
 
-def _by_tensor_cores(group: FusedGroup, fact: Facts, target: CudaTarget) -> list[LoweredKernel] | None:
+def _as_product(group: FusedGroup, fact: Facts, made: Multiplied, target: CudaTarget) -> list[LoweredKernel] | None:
+    if made.a.window is None and has_few_rows(made.rows, made.columns, made.a.dtype, target):
+        return [_written(group, fact, made, target, write_few_rows)]
+    return _by_tensor_cores(group, fact, made, target)
+
+
+def _multiplied(group: FusedGroup, fact: Facts) -> Multiplied | None:
+    """What the master of a group multiplies, where templates take it."""
     node = group.master or group.nodes[0]
     ends = [fact(entry) for entry in (*node.inputs, NodeEntry(node), *group.outputs)]
-    if target.sm != WGMMA or not target.has_own_code or len(group.outputs) != 1:
+    if len(group.outputs) != 1:
         return None
     if not set(node.inputs) <= set(group.inputs) or not all(is_static(end.shape) and prod(end.shape) for end in ends):
         return None
@@ -85,8 +94,14 @@ def _by_tensor_cores(group: FusedGroup, fact: Facts, target: CudaTarget) -> list
     alike = all(end.dtype == dtype for end in ends[:-1]) and ends[-1].dtype in KINDS
     if dtype not in KINDS or not alike or ends[-1].shape != ends[-2].shape:
         return None
-    multiplied = READERS[node.op_name](node, fact)
-    if multiplied is None:
+    return READERS[node.op_name](node, fact)
+
+
+def _by_tensor_cores(
+    group: FusedGroup, fact: Facts, multiplied: Multiplied, target: CudaTarget
+) -> list[LoweredKernel] | None:
+    dtype = multiplied.a.dtype
+    if target.sm != WGMMA or not target.has_own_code:
         return None
     if dtype == FLOAT32:
         multiplied = _by_rows(multiplied, target)
@@ -94,7 +109,7 @@ def _by_tensor_cores(group: FusedGroup, fact: Facts, target: CudaTarget) -> list
         return None
     if dtype == FLOAT32 and target.precision == "fp32":
         multiplied = _with_rests(multiplied, target)
-    return [*multiplied.before, _written(group, fact, multiplied, target)]
+    return [*multiplied.before, _written(group, fact, multiplied, target, write_product)]
 
 
 def _fits(made: Multiplied) -> bool:
@@ -219,7 +234,13 @@ def _with_rests(made: Multiplied, target: CudaTarget) -> Multiplied:
 # The kernel
 
 
-def _written(group: FusedGroup, fact: Facts, made: Multiplied, target: CudaTarget) -> LoweredKernel:
+def _written(
+    group: FusedGroup,
+    fact: Facts,
+    made: Multiplied,
+    target: CudaTarget,
+    write: Callable[[KernelBuilder, Request, CudaTarget], Kernel],
+) -> LoweredKernel:
     b = KernelBuilder(kernel_name(group))
     sides, arguments = (made.a, made.b), [made.a.place, made.b.place]
     buffers = [b.arg(name, side.dtype, (side.elements,)) for name, side in zip("ab", sides)]
@@ -253,7 +274,7 @@ def _written(group: FusedGroup, fact: Facts, made: Multiplied, target: CudaTarge
         left, _matrices(buffers[1], made.b, made.leading), prod(made.leading), made.rows, made.columns, made.depth, out,
         finish, KINDS[made.a.dtype], _beside(finish, out, shape, made), rest or None, made.a.dtype,
     )  # fmt: skip
-    kernel = write_product(b, request, target)
+    kernel = write(b, request, target)
     return LoweredKernel(kernel, (*arguments, group.outputs[0]), prod(shape) * made.depth)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...te.build import KernelBuilder
-from ...te.expr import Expr, lane_of
+from ...te.expr import Expr, lane_of, select
 from ...te.loops import WARP, Buffer
 from ...te.reducers import combine
 
@@ -38,3 +40,23 @@ def block_total(b: KernelBuilder, combiner: str, total: Buffer, parts: Buffer | 
     b.store(total, (), parts[0])
     for warp in range(1, warps):
         b.store(total, (), combine(combiner, total[()], parts[warp]))
+
+
+def group_total(b: KernelBuilder, totals: Buffer, distances: Sequence[int]) -> None:
+    """Sums in registers become those of all threads of a warp that such distances lead to."""
+    (count,) = (int(extent.value) for extent in totals.shape)  # type: ignore[attr-defined]
+    others = b.alloc("others", totals.dtype, (count,), scope="register")
+    for distance in distances:
+        for item in range(count):
+            b.exchange(others, item, totals[item], distance)
+        for item in range(count):
+            b.store(totals, item, totals[item] + others[item])
+
+
+def shown_item(b: KernelBuilder, totals: Buffer, first: int, replica: Expr, replicas: int) -> Expr:
+    """Of registers that `replicas` threads have alike, that with the number `first` + `replica`: each shows another."""
+    (count,) = (int(extent.value) for extent in totals.shape)  # type: ignore[attr-defined]
+    shown: Expr = totals[first]
+    for number in range(1, min(replicas, count - first)):
+        shown = select(replica.equal(number), totals[first + number], shown)
+    return b.let("shown", shown)
