@@ -159,7 +159,8 @@ MANY = 4  # the same where the other choice are quarters of vectors
 OPEN_IMAGES = 4  # what a number of images is taken for that is not known
 WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its rounding errors
 SMALL_TILES = 0.95  # of larger tiles' time, at least, for which small ones are taken: they round less
-WAITED_FOR = 0.7  # part of the time that reading weights takes, when those of the next panel are asked for meanwhile
+HIDDEN = 0.25  # part of the time of sums behind which weights are read
+WAITED_FOR = 0.3  # part of reading that is never hidden
 
 
 def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str], target: CpuTarget) -> int | None:
@@ -187,7 +188,8 @@ def convolution_times(params: Any, shape: Sequence[Any], target: CpuTarget) -> d
 
     def product(multiplied: int, read: int) -> float:
         """So many products of floats, whose weights come from far memory."""
-        return 2 * multiplied / core.flops + WAITED_FOR * 4 * read / core.far_rate
+        sums, reading = 2 * multiplied / core.flops, 4 * read / core.far_rate
+        return sums + max(reading - HIDDEN * sums, WAITED_FOR * reading)
 
     times: dict[int | None, float] = {None: WINOGRAD_GAIN * product(9 * weights * n * rows * columns, 9 * weights)}
     for m in (2, 4):
