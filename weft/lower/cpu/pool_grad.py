@@ -26,10 +26,10 @@ from ...te.visit import masked_load
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Temporary, kernel_name
 from .blocked_pool_grad import blocked_pool_grad_kernel
-from .matrices.open_tile import lanes_from
 from .nests.hoist import vector_loop
 from .stage import lower_group
 from .taps import Line, Reach, reach, windows_inside
+from .tile_walk import lanes_from
 
 NOWHERE = -1
 

@@ -14,9 +14,9 @@ from ....te.expr import Expr, Shuffle, binary, select
 from ....te.loops import Buffer, Kernel
 from ....te.transform import lower_vectors
 from ....te.visit import masked_load
-from ..matrices.open_tile import ceil_div, clamped, lanes_from
 from ..matrices.pack import GROUP_BYTES, VECTOR_BYTES, transposed
 from ..nest import row_starts
+from ..tile_walk import ceil_div, clamped, lanes_from
 
 BLOCK = 64  # elements along i of a turn: a few whole cache lines of x
 
