@@ -15,6 +15,7 @@ from ...base.dtype import DTYPES
 from ...core.ir import Fact
 from ...core.op import Op
 from ...lower.cpu.dispatch import LOWERING, ROW_WISE
+from . import attention, convolution, factors, matmul, norm, pool, reduce  # noqa: F401  which fill the table of calls
 from .calls import (
     Array,
     Declined,
