@@ -2,7 +2,6 @@
 that serve all sizes, chosen by sizes alone, with the same bits for any number of threads."""
 
 from contextlib import suppress
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +13,7 @@ from oracles import oracle
 import weft
 from weft.base.cpu_facts import ThreadFacts
 from weft.base.kept import Kept
-from weft.core.op import Op
+from weft.core.op import Op, list_op_names
 from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import kernel_of
 from weft.eager.native import attention as native_attention
@@ -24,7 +23,6 @@ from weft.eager.native import norm as native_norm
 from weft.eager.native import pool as native_pool
 from weft.eager.native import product as native_product
 from weft.eager.native.calls import Declined
-from weft.eager.native.thresholds import FROM
 from weft.ops._families import F
 from weft.runtime.cpu import one_step
 
@@ -56,14 +54,10 @@ def no_programs(monkeypatch):
     return native_generic._programs
 
 
-@pytest.fixture(autouse=True)
-def however_small(monkeypatch):
-    monkeypatch.setattr(native_norm, "FROM", replace(FROM, other_axes=0))
-
-
 def test_every_operator_of_the_tables_has_cases():
     families = {f"weft.eager.native.{family}" for family in ("attention", "norm", "pool", "reduce", "scan")}
     names = {name for name, row in native_calls._rows.items() if row.run.__module__ in families}
+    names |= {op.name for op in map(Op.get, list_op_names()) if Op.joined_axes.contains(op)}
     assert len(names) > 40
     assert {case.name for case in CASES} >= {"lrn", "_window_sum", *names}
 

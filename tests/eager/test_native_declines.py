@@ -9,7 +9,7 @@ import weft
 import weft.nn.functional
 from weft.base import counters
 from weft.base.errors import RunError
-from weft.core.op import Op
+from weft.core.op import Op, list_op_names
 from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import kernel_of
 from weft.eager.native import calls, native_call
@@ -28,6 +28,7 @@ X, HALF, IMAGE, Q = normal(40, 50), normal(40, 50, dtype="float16"), normal(2, 3
 SPREAD = np.zeros((40, 50), [("odd", "i1"), ("value", "f4")])["value"]  # steps of 5 bytes
 INDICES = np.arange(2000).reshape(40, 50) % 40
 CONV = {"channels": 4, "kernel_size": (3, 3), "use_bias": False}
+POOL = {"pool_size": (2, 2)}
 LRN = {"size": 3, "axis": 1, "alpha": 0.1, "beta": 0.7, "bias": 1.0}
 SQUARE = normal(12, 12) + 5 * np.eye(12, dtype="float32")
 # operator, attributes, arrays that are served; then attributes and arrays that are declined, and why
@@ -46,7 +47,8 @@ FAMILIES = [
     ("softmax", {"axis": 1}, [X], {"axis": 1}, [HALF], "dtype"),
     ("layer_norm", {}, [X, X[0], X[1]], {}, [X, X[0, :9], X[1]], "shapes"),
     ("l2_normalize", {"eps": 1e-6, "axis": (1,)}, [X], {"eps": 1e-6, "axis": (0, 1)}, [X[:0]], "empty"),
-    ("max_pool2d", {"pool_size": (2, 2)}, [IMAGE], {"pool_size": (2, 2), "layout": "NHWC"}, [IMAGE], "layout"),
+    ("max_pool2d", {**POOL, "layout": "NHWC"}, [IMAGE], POOL, [IMAGE.astype("float16")], "dtype"),
+    ("global_max_pool2d", {}, [IMAGE], {"layout": "NHWC"}, [IMAGE], "layout"),
     (
         "adaptive_avg_pool2d",
         {"output_size": (3, 3)},
@@ -198,7 +200,9 @@ def test_columns_of_operators_say_which_calls_are_native():
 
 def test_operators_of_every_family_say_from_which_sizes_on_it_runs_them():
     native_call(Op.get("sum"))  # loads all of them
-    assert {"sum", "softmax", "matmul", "conv2d", "lu_factor"} <= calls._rows.keys()
-    for name in calls._rows:
+    assert {"sum", "softmax_cross_entropy", "matmul", "conv2d", "lu_factor"} <= calls._rows.keys()
+    joined = [name for name in list_op_names() if Op.joined_axes.contains(Op.get(name))]
+    assert {"softmax", "layer_norm", "max_pool2d"} <= {*joined}
+    for name in (*calls._rows, *joined):
         assert Op.get(name).native_from >= 1
         assert kernel_of(Op.get(name)).native_from == Op.get(name).native_from

@@ -13,10 +13,10 @@ from lower.accuracy import agrees
 
 from weft.codegen.cpu.compile import compile_kernel
 from weft.compiler.open.programs import of_kernel
-from weft.lower.cpu.matrices.open_tile import tile_size
 from weft.lower.cpu.matrices.skinny_product import MAX_ROWS, skinny_columns
 from weft.lower.cpu.matrices.strided_product import Arguments, strided_kernel
 from weft.lower.cpu.product import BLOCK, panel_elements
+from weft.lower.cpu.tile import tile_size
 from weft.runtime.cpu.one_step import OneStep
 
 rng = np.random.default_rng(0)

@@ -17,8 +17,8 @@ dtypes = pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)
 def probabilities(scores, factor, mask, causal):
     """By numpy, in float64."""
     scores = scores.astype("float64") * factor
-    if causal is not None:
-        seen = np.arange(scores.shape[-1]) <= np.arange(scores.shape[-2])[:, None] + causal
+    if causal:
+        seen = np.arange(scores.shape[-1]) <= np.arange(scores.shape[-2])[:, None]
         scores = np.where(seen, scores, -np.inf)
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
@@ -36,8 +36,8 @@ SEVERAL = ((7, 16), (3, 33), (5, 200), (2, 1037), (40, 2))
 @pytest.mark.parametrize("mask", ["none", "boolean", "additive"])
 def test_probabilities(target, dtype, mask):
     rng = np.random.default_rng(len(mask))
-    for causal in (None, 0):
-        params = Op.get("scaled_dot_product_attention").parser(mask=mask, is_causal=causal is not None)
+    for causal in (False, True):
+        params = Op.get("scaled_dot_product_attention").parser(mask=mask, is_causal=causal)
         compute = lambda x, c, *m, params=params: te_softmax(params, x, c[0], *m)
         masked = Programs("softmax", target, compute)
         for count, queries, keys in ((2, 3, 17), (3, 5, 64), (2, 9, 33), (4, 7, 129)):

@@ -3,12 +3,16 @@
 import numpy as np
 import pytest
 from codegen.native import ISAS, target_of
+from lower.open_programs import Programs
 
 import weft
+from weft import te
+from weft.compiler.open.calls import lower_compute
 from weft.lower.cpu.squares import transposed_lanes
 from weft.te.build import KernelBuilder
-from weft.te.expr import Ramp, as_expr
+from weft.te.expr import Ramp, Shuffle, as_expr
 from weft.te.interpret import run_kernel
+from weft.te.visit import postorder
 
 rng = np.random.default_rng(3)
 SHAPES = [((3, 16, 16), (0, 2, 1)), ((2, 33, 47), (2, 1, 0)), ((5, 17, 64, 2), (2, 3, 1, 0)), ((40, 15), (1, 0))]
@@ -35,6 +39,32 @@ def test_transposes(shape, axes, isa):
         weft.symbol.transpose(weft.symbol.Variable("x"), axes=axes), shape={"x": shape}, target=target_of(isa)
     )
     np.testing.assert_array_equal(model.run({"x": x})[0], x.transpose(axes))
+
+
+@pytest.mark.parametrize(("shape", "axes"), SHAPES)
+@pytest.mark.parametrize("isa", ISAS)
+def test_of_open_sizes(shape, axes, isa):
+    """One program for all sizes, with work on elements as well, at guard pages."""
+
+    def turned(x):
+        return te.compute([x.shape[axis] for axis in axes], lambda *i: x[tuple(i[place] for place in back)])
+
+    def worked(x, y):
+        return te.compute(y.shape, lambda *i: te.max(turned(x)[i] * y[i], 0.25) + turned(x)[i])
+
+    back = np.argsort(axes)
+    for dtype in ("float32", "float64"):
+        copies, programs = (Programs("turn", target_of(isa), compute) for compute in (turned, worked))
+        for more in (0, 1, 9):
+            x = rng.standard_normal([extent + more for extent in shape]).astype(dtype)
+            expected = np.ascontiguousarray(x.transpose(axes))
+            y = rng.standard_normal(expected.shape).astype(dtype)
+            np.testing.assert_array_equal(copies.run(x)[0], expected)
+            expected = np.maximum(expected * y, 0.25) + expected
+            np.testing.assert_allclose(programs.run(x, y)[0], expected, rtol=1e-6, atol=1e-6)
+        assert len(copies.made) == len(programs.made) == 1
+        (lowered,) = lower_compute("turn", turned, [(shape, np.dtype(dtype))], target_of(isa)).kernels
+        assert any(isinstance(node, Shuffle) for node in postorder((lowered.kernel.body,)))
 
 
 @pytest.mark.parametrize(("shape", "axes"), SHAPES)

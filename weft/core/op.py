@@ -293,6 +293,12 @@ class Op:
         "of their own, the template or the kernels that compiled models run, or the compute as it is. Absent: "
         "element-wise operators from where a pass over arrays is slower in numpy, others never.",
     )
+    joined_axes = RuleColumn(
+        "FJoinedAxes",
+        "f(params, *shapes) -> (params, shapes): the same call on inputs in which neighbouring axes that are treated "
+        "alike are one; outputs have the same elements in the same order. Eager calls run native code in that form, so "
+        "that few programs serve all shapes. Absent: axes stay as they are.",
+    )
     batching = RuleColumn(
         "FBatching",
         "f(call) -> [tensor]: the outputs for a whole batch, which is their first axis; call has op, params, size "

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 
 from ..base.target import Target
 from ..core.fused import FusedGroup
-from ..core.ir import Fact, NodeEntry
+from ..core.ir import Fact, Node, NodeEntry
 
 
 def signature(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target) -> Hashable:
     """Operators, attributes, how they are wired, and the facts about what goes in."""
+    rows, outputs = wiring(group, lambda node: node.op.attributes(node.params) if node.op is not None else {})
+    facts = tuple(fact(entry)[:2] for entry in group.inputs)
+    return (str(target), rows, facts, outputs, tuple(fact(e)[:2] for e in group.outputs))
+
+
+def wiring(group: FusedGroup, attributes: Callable[[Node], Mapping[str, str]]) -> tuple[Hashable, tuple[int, ...]]:
+    """A row for each node: operator, attributes, the numbers of what goes in. And the numbers of the outputs."""
     number: dict[Hashable, int] = {entry: i for i, entry in enumerate(group.inputs)}
     rows = []
     for node in group.nodes:
-        assert node.op is not None
-        attrs = tuple(sorted(node.op.attributes(node.params).items()))
-        rows.append((node.op.name, attrs, tuple(number[entry] for entry in node.inputs)))
+        attrs = tuple(sorted(attributes(node).items()))
+        rows.append((node.op_name, attrs, tuple(number[entry] for entry in node.inputs)))
         for index in range(node.num_outputs):
             number[NodeEntry(node, index)] = len(number)
-    facts = tuple(fact(entry)[:2] for entry in group.inputs)
-    outputs = tuple(number.get(entry, -1) for entry in group.outputs)
-    return (str(target), tuple(rows), facts, outputs, tuple(fact(e)[:2] for e in group.outputs))
+    return tuple(rows), tuple(number.get(entry, -1) for entry in group.outputs)

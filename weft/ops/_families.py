@@ -31,6 +31,7 @@ Array = NDArray[Any]
 Shapes = Sequence[Shape]
 Dtypes = Sequence[DType | None]
 Inferred = tuple[list[Any], list[Any]]  # shapes or dtypes, of the inputs and of the outputs
+Joined = tuple[Params, list[tuple[int, ...]]]  # params, and shapes of the inputs, with fewer axes
 ShapeRule = Callable[[Params, Shapes, Shapes], Inferred]
 DtypeRule = Callable[[Params, Dtypes, Dtypes], Inferred]
 

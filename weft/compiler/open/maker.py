@@ -11,6 +11,7 @@ from ...base.target import Target
 from ...core.fused import FusedGroup
 from ...core.ir import Fact, Node, NodeEntry
 from ...lower.group import LoweredKernel, Strides
+from ...lower.signature import wiring
 from ...te.expr import Expr
 from ...te.grid import AXES, constant, grid_of
 from ...te.loops import For, Kernel
@@ -30,18 +31,12 @@ class OpenKernelMaker(KernelMaker):
 
     def call_of(self, group: FusedGroup, fact: Callable[[NodeEntry], Fact], strides: Strides) -> GroupCall:
         """The group with a signature that holds in this program."""
-        number: dict[Hashable, int] = {entry: i for i, entry in enumerate(group.inputs)}
-        rows = []
-        for node in group.nodes:
-            attrs = tuple(sorted((k, v) for k, v in node.attrs.items() if not k.startswith("__")))
-            rows.append((node.op_name, attrs, tuple(number[entry] for entry in node.inputs)))
-            for index in range(node.num_outputs):
-                number[NodeEntry(node, index)] = len(number)
+        texts = lambda node: {key: value for key, value in node.attrs.items() if not key.startswith("__")}
+        rows, outputs = wiring(group, texts)
         places = places_of(group)
         facts = tuple((self._rows(fact(entry).shape), fact(entry).dtype) for entry in places)  # type: ignore[arg-type]
         steps = tuple(self._rows(strides[entry]) if entry in strides else None for entry in places)
-        outputs = tuple(number.get(entry, -1) for entry in group.outputs)
-        return GroupCall(group, strides, (tuple(rows), facts, outputs, steps))
+        return GroupCall(group, strides, (rows, facts, outputs, steps))
 
     def _rows(self, shape: Sequence[int]) -> tuple[int, ...]:
         return tuple(map(self.sizes.trace.row_of, shape))

@@ -2,7 +2,8 @@
 alone; `calls.py` has the table that families of kernels, whose extents are arguments, register in; `thresholds.py`
 has sizes from which on they pay, where no operator has them. A family takes numpy arrays and gives arrays.
 
-What others call loads with all families when it is first used: until a call is large, nothing here needs LLVM."""
+What others call loads when it is first used, operators with all families: until a call is large, nothing here needs
+LLVM."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,5 @@ _NAMES = {name: module for module, names in _MODULES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import_module(".families", __name__)
     value = globals()[name] = getattr(import_module(f".{_NAMES[name]}", __name__), name)
     return value

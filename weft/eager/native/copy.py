@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,14 +14,16 @@ from ...base.cpu_facts import COSTS
 from ...base.dtype import DTYPES, DType
 from ...lower.cpu.nest import BLOCK_ELEMENTS
 from ...lower.cpu.nests.element import Walk, copy_kernel
-from ...lower.cpu.nests.transposed_copy import BLOCK, transposed_copy
-from .calls import Array, count_declined
+from ...lower.cpu.squares import BLOCK
+from ...runtime.cpu.one_step import OneStep
+from .calls import Array, Reason, count_declined
 from .kernels import kernel
-from .strides import Axis, has_steps, joined, memory_order, steps_of
+from .strides import Axis, joined
 from .thresholds import FROM
 
 SHORTEST = 8  # extents along which squares are worth their borders
 SHORTEST_ROW = 16
+PLANS = 1024
 NANOSECONDS = COSTS.copied
 # What elements of so many bytes are moved as.
 MOVED: dict[int, DType] = {4: DTYPES["uint32"], 8: DTYPES["uint64"]}
@@ -46,46 +50,57 @@ def copy_into(target: Array, source: Array) -> None:
 
 def _copied(target: Array, source: Array) -> bool:
     """Whether elements were copied in squares or in rows that numpy walks slowly."""
-    moved = MOVED.get(source.itemsize)
-    if moved is None or not has_steps(source) or not has_steps(target):
-        count_declined("copy", "dtype" if moved is None else "strides")
+    plan = _planned(source.shape, source.strides, target.strides, source.itemsize)
+    if isinstance(plan, str):
+        count_declined("copy", plan)
+    if not isinstance(plan, _Plan):
         return False
-    order = memory_order(target)
-    turned = [array.transpose(order) for array in (source, target)]
-    axes = joined(turned[0].shape, list(map(steps_of, turned)))
-    return _in_squares(target, source, moved, axes) or _in_rows(target, source, moved, axes)
+    plan.kernel.run([source, target], plan.scalars, plan.turns, source.size * NANOSECONDS)
+    return True
 
 
-def _in_squares(target: Array, source: Array, moved: DType, axes: Sequence[Axis]) -> bool:
-    """Whether there are two axes, along each of which one of the arrays has neighbours."""
+class _Plan(NamedTuple):
+    kernel: OneStep
+    scalars: tuple[int, ...]
+    turns: int
+
+
+@lru_cache(PLANS)
+def _planned(
+    shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...], itemsize: int
+) -> _Plan | Reason | None:
+    """How elements are copied, by the strides of both; or why not; None where numpy is as fast."""
+    moved = MOVED.get(itemsize)
+    if moved is None:
+        return "dtype"
+    if any([stride % itemsize for stride in (*source, *target)]):
+        return "strides"
+    order = sorted(range(len(shape)), key=lambda axis: -abs(target[axis]))
+    steps = [[strides[axis] // itemsize for axis in order] for strides in (source, target)]
+    axes = joined([shape[axis] for axis in order], steps)
+    squares = _with_squares(axes)
+    if squares is None and (axes[-1].steps not in ((0, 1), (-1, 1)) or axes[-1].extent < SHORTEST_ROW):
+        return None
+    walk = Walk(len(axes), (axes[-1].steps[0] if squares is None else None,), placed=True)
+    return _Plan(kernel(copy_kernel, moved, walk), *rows_of(squares or axes, walk))
+
+
+def _with_squares(axes: Sequence[Axis]) -> list[Axis] | None:
+    """The axes with those last along each of which one of the arrays has neighbours, if there are two."""
     rows = next((axis for axis in axes if axis.steps[0] == 1 and axis.steps[1] != 1), None)
     columns = next((axis for axis in axes if axis.steps[1] == 1 and axis.steps[0] != 1), None)
     if rows is None or columns is None or min(rows.extent, columns.extent) < SHORTEST:
-        return False
-    rest = [axis for axis in axes if axis is not rows and axis is not columns]
-    scalars = [rows.extent, columns.extent, rows.steps[1], columns.steps[0], *_walked(rest)]
-    turns = prod([axis.extent for axis in rest]) * -(-rows.extent // BLOCK)
-    squares = kernel(transposed_copy, moved, len(rest))
-    squares.run([source, target], scalars, turns, source.size * NANOSECONDS)
-    return True
+        return None
+    return [*[axis for axis in axes if axis is not rows and axis is not columns], rows, columns]
 
 
-def _in_rows(target: Array, source: Array, moved: DType, axes: Sequence[Axis]) -> bool:
-    """Whether the source has one element for each row, or rows backwards."""
-    row = axes[-1]
-    if row.steps not in ((0, 1), (-1, 1)) or row.extent < SHORTEST_ROW:
-        return False
-    rows = kernel(copy_kernel, moved, Walk(len(axes), row.steps[:1], placed=True))
-    rows.run([source, target], *rows_of(axes), source.size * NANOSECONDS)
-    return True
-
-
-def rows_of(axes: Sequence[Axis]) -> tuple[tuple[int, ...], int]:
+def rows_of(axes: Sequence[Axis], walk: Walk) -> tuple[tuple[int, ...], int]:
     """The scalars of an element kernel that walks axes, and its turns."""
     extents = [axis.extent for axis in axes]
-    turns = prod(extents[:-1]) if len(axes) > 1 else -(-extents[0] // BLOCK_ELEMENTS)
-    return (*extents, *chain(*zip(*[axis.steps for axis in axes[:-1]]))), turns
-
-
-def _walked(axes: Sequence[Axis]) -> list[int]:
-    return [number for axis in axes for number in (axis.extent, *axis.steps)]
+    strides = [*zip(*[axis.steps for axis in axes])]
+    given = [own[:-1] if step is not None else (*own[:-2], own[-1]) for own, step in zip(strides, (*walk.steps, 1))]
+    if None in walk.steps:
+        turns = prod(extents[:-2]) * -(-extents[-2] // BLOCK)
+    else:
+        turns = prod(extents[:-1]) if len(axes) > 1 else -(-extents[0] // BLOCK_ELEMENTS)
+    return (*extents, *chain(*given)), turns

@@ -1,12 +1,11 @@
-"""Softmax, cross entropy and normalisations of large eager tensors, and their gradients: axes that are treated alike
-are joined first, so that few programs serve all shapes."""
+"""Cross entropy and norms by the moments of a batch of large eager tensors, and their gradients: axes that are treated
+alike are joined first, so that few programs serve all shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,39 +17,23 @@ from ...core.op import Op
 from ...lower.cpu.nests.element import Element, element_of
 from ...ops._families import pointwise
 from ...ops.nn.cross_entropy import CrossEntropyAttrs, reduced_losses, row_gradients
+from ...ops.nn.dense_softmax import axes_around
 from ...ops.nn.norm import BatchNormAttrs, moved, unbiasing
 from .calls import Array, Declined, floats, native
 from .copy import dense
 from .generic import run_generic
 from .pointwise import run_pointwise
-from .thresholds import FROM
+
+
+@lru_cache(256)
+def _along_one(params: BatchNormAttrs) -> BatchNormAttrs:
+    """The same of data as `_around` gives it. Programs do not depend on momentum."""
+    return replace(params, axis=1, momentum=0.0)
 
 
 def _around(x: Array, axis: int) -> Array:
     """(before, along, after), or (before, along) if nothing comes after."""
-    axis %= x.ndim
-    before, after = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
-    return x.reshape((before, x.shape[axis], after) if after > 1 else (before, x.shape[axis]))
-
-
-@lru_cache(256)
-def _along_one(params: Any) -> Any:
-    """The same of data as `_around` gives it. Programs do not depend on momentum."""
-    more = {"momentum": 0.0} if isinstance(params, BatchNormAttrs) else {}
-    return replace(params, axis=1, **more)
-
-
-def _is_small(x: Array, axis: int) -> bool:
-    """Whether numpy is as fast: neighbours along the axis are none in memory, and there are few."""
-    return x.size < FROM.other_axes and prod(x.shape[axis % x.ndim + 1 :]) > 1
-
-
-@native("softmax", "log_softmax", takes=floats)
-def run_softmax(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
-    (x,) = arrays
-    if _is_small(x, params.axis):
-        return None
-    return run_generic(op, _along_one(params), [_around(x, params.axis)])[0].reshape(x.shape)
+    return x.reshape(axes_around(x.shape, axis))
 
 
 # Cross entropy
@@ -74,10 +57,8 @@ def _beside(vector: Array, x: Array) -> Array:
 
 
 @native("softmax_cross_entropy", takes=_scores_and_classes)
-def run_cross_entropy(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+def run_cross_entropy(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     x, classes = arrays
-    if _is_small(x, params.axis):
-        return None
     rows = _around(x, params.axis)
     (losses,) = run_generic(op, _each_row(params.smoothing), [rows, _beside(classes, rows)])
     return np.asarray(quietly(reduced_losses, params, losses.reshape(classes.shape), classes)).astype(
@@ -86,48 +67,14 @@ def run_cross_entropy(op: Op, params: Any, arrays: Sequence[Array]) -> Array | N
 
 
 @native("_softmax_cross_entropy_grad", takes=_scores_and_classes)
-def run_cross_entropy_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
+def run_cross_entropy_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     g, x, classes = arrays
-    if _is_small(x, params.axis):
-        return None
     rows = _around(x, params.axis)
     beside = [_beside(quietly(row_gradients, params, g, classes), rows), rows, _beside(classes, rows)]
     return run_generic(op, _each_row(params.smoothing), beside)[0].reshape(x.shape)
 
 
-# Norms over rows, with a scale for each element.
-
-
-@native("layer_norm", "rms_norm", takes=floats)
-def run_trailing(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    x, *scales = arrays
-    length = prod(x.shape[params.axis % x.ndim :])
-    rows = [x.reshape(-1, length), *[scale.reshape(length) for scale in scales]]
-    return run_generic(op, _along_one(params), rows)[0].reshape(x.shape)
-
-
-@native("_layer_norm_grad", "_rms_norm_grad", takes=floats)
-def run_trailing_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
-    g, x, gamma = arrays
-    rows = [g.reshape(-1, gamma.size), x.reshape(-1, gamma.size), gamma.reshape(-1)]
-    data, *sums = run_generic(op, _along_one(params), rows)
-    return [data.reshape(x.shape), *[total.reshape(gamma.shape) for total in sums]]
-
-
-# Norms with a scale for each channel.
-
-
-@native("group_norm", "instance_norm", takes=floats)
-def run_groups(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    x, *scales = arrays
-    return run_generic(op, params, [x.reshape(*x.shape[:2], -1), *scales])[0].reshape(x.shape)
-
-
-@native("_group_norm_grad", "_instance_norm_grad", takes=floats)
-def run_groups_grad(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
-    *images, gamma = arrays
-    data, *sums = run_generic(op, params, [*[x.reshape(*x.shape[:2], -1) for x in images], gamma])
-    return [data.reshape(images[0].shape), *sums]
+# Norms by the moments of a batch.
 
 
 @native("batch_norm", takes=floats)

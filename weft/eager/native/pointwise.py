@@ -146,9 +146,10 @@ def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | N
     placed = out is not None and not out.flags.c_contiguous
     walked = [*operands, out.transpose(order)] if placed else operands  # type: ignore[union-attr]
     axes = joined(turned[0].shape, list(map(steps_of, walked))) or [Axis(1, (1,) * len(walked))]
+    walk = Walk(len(axes), axes[-1].steps[: len(used)], placed)
     return PointwisePlan(
-        _kernel(key, body, used, Walk(len(axes), axes[-1].steps[: len(used)], placed)),
-        *rows_of(axes),
+        _kernel(key, body, used, walk),
+        *rows_of(axes, walk),
         prod(shape) * (MOVED + COMPUTED * body.calls),
         shape,
         frozenset(n for n, (a, b) in enumerate(zip(turned, operands)) if a is not b),

@@ -1,88 +1,52 @@
-"""Pools and resizing of large eager tensors by programs of open sizes. Images of all items and channels are
-one row of images; pools over whole images are reductions."""
+"""Pools of large eager tensors that are reductions or products, and the transposes of resizing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from ...base.dtype import FLOAT32, FLOAT64
 from ...core.op import Op
-from ...lower.cpu.pool_grad import POOL_GRADIENTS
 from ...ops.nn.adaptive_pool import bins_of, sizes_of
 from ...ops.vision.image import Axis, axes_of, sources_of, unscaled
-from .calls import Array, Declined, Run, floats, native, numbers
-from .generic import run_generic, run_template
+from .calls import Array, Declined, floats, native, numbers
+from .generic import run_template
 from .product import multiply
 from .reduce import reduced
 
 LARGEST_WEIGHTS = 1 << 13  # elements of a matrix that resizes an axis
 
 
-def _flat(images: Array) -> Array:
-    """(images, 1, height, width)"""
-    return images.reshape(prod(images.shape[:2]), 1, *images.shape[2:])
+def _images(params: Any, x: Array) -> Array:
+    """Images whose height and width come last."""
+    if params.layout != "NCHW":
+        raise Declined("layout")
+    return x
 
 
-def _images(*names: str) -> Callable[[Run], Run]:
-    """Registers for floats in layout NCHW: they come as (images, 1, height, width), and so does the result."""
-
-    def register(run: Run) -> Run:
-        def reshaped(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
-            if params.layout != "NCHW":
-                raise Declined("layout")
-            result = run(op, params, [_flat(array) for array in arrays])
-            return None if result is None else result.reshape(*arrays[0].shape[:2], *result.shape[2:])
-
-        return native(*names, takes=floats)(reshaped)
-
-    return register
+def _of_whole_images(name: str, combine: str) -> None:
+    @native(name, takes=floats)
+    def run(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
+        return _whole(combine, _images(params, arrays[0]))
 
 
-@_images(
-    "max_pool2d",
-    "_max_pool2d_pick",
-    "avg_pool2d",
-    "_global_max_pool2d_grad",
-    "_global_max_pool2d_pick",
-    "_global_avg_pool2d_grad",
-    "upsampling",
-    "resize",
-)
-def run_windows(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    return run_generic(op, params, arrays)[0]
+_of_whole_images("global_max_pool2d", "max")
+_of_whole_images("global_avg_pool2d", "mean")
 
 
-@_images(*POOL_GRADIENTS)
-def run_gradient(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    return run_template(op, params, arrays)[0]
+def _whole(combine: str, x: Array) -> Array:
+    return reduced(combine, x, (2, 3), (*x.shape[:2], 1, 1))
 
 
-@_images("global_max_pool2d")
-def run_global_max(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    return reduced("max", arrays[0], (2, 3)).reshape(-1, 1, 1, 1)
-
-
-@_images("global_avg_pool2d")
-def run_global_mean(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
-    return _means(arrays[0])
-
-
-def _means(x: Array) -> Array:
-    means = reduced("mean", x, (2, 3))
-    return means.astype(x.dtype, copy=False).reshape(-1, 1, 1, 1)
-
-
-@_images("adaptive_avg_pool2d")
+@native("adaptive_avg_pool2d", takes=floats)
 def run_adaptive(op: Op, params: Any, arrays: Sequence[Array]) -> Array | None:
     """down x across', where each row of those has the shares that make the mean of a bin; None where most are zeros."""
-    (x,) = arrays
+    x = _images(params, arrays[0])
     if set(params.output_size) == {1}:
-        return _means(x)
+        return _whole("mean", x)
     down, across = (_shares(*pair) for pair in zip(x.shape[2:], sizes_of(params)))
     if max(down.size, across.size) > LARGEST_WEIGHTS:
         return None
@@ -112,14 +76,13 @@ def _between(x: Array, left: Array, right: Array) -> Array:
 @native("_upsampling_grad", "_resize_grad", takes=numbers)
 def run_resize_grad(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """The transposes of resizing: small images by products, others by the operator's own loops."""
-    g = _flat(arrays[0])
+    g = arrays[0]
     if params.layout == "NCHW" and g.dtype in (FLOAT32, FLOAT64):
-        shape = _flat(arrays[1]).shape if len(arrays) > 1 else unscaled(params, g.shape)
+        shape = arrays[1].shape if len(arrays) > 1 else unscaled(params, g.shape)
         axes = axes_of(params, shape, g.shape)
         if max([axis.extent * axis.out for axis in axes]) <= LARGEST_WEIGHTS and _is_finite(g):
             down, across = map(_weights, axes)
-            result = _between(g, down.T, across)
-            return result.reshape(*arrays[0].shape[:2], *result.shape[2:])
+            return _between(g, down.T, across)
     return run_template(op, params, arrays)[0]
 
 

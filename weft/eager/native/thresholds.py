@@ -20,7 +20,6 @@ class Thresholds:
     copies: int = 1 << 13  # a matrix, transposed
     products: int = (1 << 18) + 1  # multiplications: from there on numpy's library starts threads
     vector_products: int = 9216  # the same of a matrix and a vector
-    other_axes: int = 1 << 12  # softmax(x, 0)
     reductions: int = 1 << 9  # x.sum()
     drawn: int = 1 << 12  # rand(n)
     fused: int = 1 << 8  # the gradient of gelu, all steps in one go

@@ -42,7 +42,7 @@ def pointwise_kernel(
         return finished_kernel(name, buffers, [], body)
     squares = squares_of(axes, body, lanes)
     if squares is not None:
-        return finished_kernel(name, buffers, *in_squares(axes, squares, body, lanes))
+        return finished_kernel(name, buffers, *in_squares(axes, squares, body))
     jump = _jump(axes, body, target)
     if jump is not None:
         return finished_kernel(name, buffers, *_tiled(axes, jump, body, lanes))

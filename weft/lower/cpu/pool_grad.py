@@ -1,11 +1,13 @@
 """The template of gradients of pools: image by image, every window gives to the elements it saw.
 
-What windows share equally goes along a row of windows first, then that row goes to every line they saw.
+What windows share equally goes along a row of windows first, then that row goes to every line they saw. Where channels
+are in blocks, a vector is a block: every window gives by whole vectors, tap by tap; lanes that get nothing get 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
@@ -25,11 +27,10 @@ from ...te.transform import lower_vectors
 from ...te.visit import masked_load
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Temporary, kernel_name
-from .blocked_pool_grad import blocked_pool_grad_kernel
-from .matrices.open_tile import lanes_from
 from .nests.hoist import vector_loop
 from .stage import lower_group
 from .taps import Line, Reach, reach, windows_inside
+from .tile_walk import lanes_from
 
 NOWHERE = -1
 
@@ -44,12 +45,10 @@ def pool_grad_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], targ
     alike = all(fact(entry).dtype == dtype for entry in (*read, *made)) and dtype in (FLOAT32, FLOAT64)
     if group.master.params.layout != "NCHW" or len(shape) not in (4, 5) or not alike or 0 in shape:
         return lower_group(group, fact, target)
-    if len(shape) == 5:
-        return [blocked_pool_grad_kernel(group, fact, target)]
-    if len(group.nodes) > 1:
+    kinds = {4: (_LargestGradient, _MeanGradient), 5: (_LargestOfBlocks, _MeanOfBlocks)}[len(shape)]
+    if len(shape) == 4 and len(group.nodes) > 1:
         int(shape[1])  # leading axes that are arguments would be one for what follows
-    kind = _LargestGradient if len(read) > 2 else _MeanGradient
-    return [kind(group, fact, target).lowered()]
+    return [kinds[len(read) < 3](group, fact, target).lowered()]
 
 
 class _Gradient:
@@ -68,25 +67,34 @@ class _Gradient:
         self.out = self.b.arg("out", self.dtype, self.whole)
 
     def arguments(self) -> list[Any]:
-        """The places of more buffers, which are added here."""
-        raise NotImplementedError
+        """The places of more buffers, which are added here: what windows chose from, and what they chose."""
+        if len(self.node.inputs) > 2:
+            self.x, self.tops = self.b.arg("x", self.dtype, self.whole), self.b.arg("tops", self.dtype, self.windows)
+        return list(self.node.inputs[1:]) if len(self.node.inputs) > 2 else []
 
     def work(self) -> Any:
         raise NotImplementedError
+
+    def clear(self) -> None:
+        height, width = self.whole[1:]
+        self.each(height * width, lambda i: Store(self.out, (self.image, as_expr(0), i), te.const(0, self.dtype)))
 
     def scatter(self) -> None:
         """Adds what the windows of an image give."""
         raise NotImplementedError
 
+    def finish(self, at: Sequence[Expr]) -> None:
+        """Does what follows, for the image of an index."""
+        with self.b.loop("y", self.whole[1]) as y:
+            self.each(self.whole[2], lambda x: self._finished(at, (y, x)))
+
     def lowered(self) -> LoweredKernel:
-        b, (images, height, width) = self.b, self.whole
-        with b.parallel("image", images) as self.image:
-            self.each(height * width, lambda i: Store(self.out, (self.image, as_expr(0), i), te.const(0, self.dtype)))
+        b = self.b
+        with b.parallel("image", self.whole[0]) as self.image:
+            self.clear()
             self.scatter()
             if len(self.group.nodes) > 1:
-                at = [b.let("n", self.image // self.shape[1]), b.let("c", self.image % self.shape[1])]
-                with b.loop("y", height) as y:
-                    self.each(width, lambda x: self._finished(at, y, x))
+                self.finish([b.let("n", self.image // self.shape[1]), b.let("c", self.image % self.shape[1])])
         places = (*self.places, *self.epilogue.arguments, self.group.outputs[0])
         return LoweredKernel(lower_vectors(b.finish()), places, self.work())
 
@@ -95,9 +103,9 @@ class _Gradient:
         windows = windows_of(params.pool_size, params.strides, params.padding, params.dilation)
         return Pool(windows, (extents[0], extents[1]), (outs[0], outs[1]))
 
-    def _finished(self, at: Sequence[Expr], y: Expr, x: Expr) -> Store:
-        index = (self.image, y, x)
-        return Store(self.out, index, self.epilogue.finished(self.out[index], (*at, y, x)))
+    def _finished(self, at: Sequence[Expr], within: Sequence[Expr]) -> Store:
+        index = (self.image, *within)
+        return Store(self.out, index, self.epilogue.finished(self.out[index], (*at, *within)))
 
     def each(self, count: Any, store: Callable[[Expr], Store]) -> None:
         """A store for every number below a count, side by side."""
@@ -173,10 +181,6 @@ class _MeanGradient(_Gradient):
 class _LargestGradient(_Gradient):
     """The first largest element of a window, or NaN, gets what is given for it."""
 
-    def arguments(self) -> list[Any]:
-        self.x, self.tops = self.b.arg("x", self.dtype, self.whole), self.b.arg("tops", self.dtype, self.windows)
-        return list(self.node.inputs[1:])
-
     def work(self) -> Any:
         return prod(self.windows) * max(round(prod(win.size for win in self.pool().windows) * self.tap), 1)
 
@@ -220,3 +224,95 @@ class _LargestGradient(_Gradient):
         parts = [lanes_from(start + k * lanes, lanes) for k in range(stride)]
         pair = [masked_load(self.x, (self.image, line, x), (x >= 0) & (x < self.whole[2])) for x in parts]
         return Shuffle(pair[0], pair[1], tuple(range(0, stride * lanes, stride)))
+
+
+# Blocks of channels
+
+
+class _OfBlocks(_Gradient):
+    """A turn is an image of one block: (height, width, lanes)."""
+
+    def work(self) -> Any:
+        (images, rows, columns, _), (_, height, width, _) = self.windows, self.whole
+        taps = height * width // max(rows * columns, 1) + prod(self.sizes())
+        return images * rows * columns * max(round(taps * self.tap), 1)
+
+    def sizes(self) -> tuple[int, ...]:
+        """The taps of a window, down and across."""
+        params = self.node.params
+        if isinstance(params, AdaptivePool2DAttrs):
+            return tuple(-(-extent // size) for extent, size in zip(self.whole[1:], sizes_of(params)))
+        return tuple(window.size for window in self.pool().windows)
+
+    def clear(self) -> None:
+        with self._elements() as at:
+            self.b.store(self.out, (self.image, *at), te.const(0, self.dtype))
+
+    def finish(self, at: Sequence[Expr]) -> None:
+        with self._elements() as within:
+            self.b.emit(self._finished(at, within))
+
+    @contextmanager
+    def _elements(self) -> Iterator[tuple[Expr, Expr, Expr]]:
+        b, (_, height, width, lanes) = self.b, self.whole
+        with b.loop("y", height) as y, b.loop("x", width) as x, b.vector("lane", lanes) as lane:
+            yield y, x, lane
+
+    def scatter(self) -> None:
+        b, (_, rows, columns, lanes) = self.b, self.windows
+        with b.loop("row", rows) as row, b.loop("column", columns) as column, b.vector("lane", lanes) as lane:
+            self.window(row, column, lane)
+
+    def window(self, row: Expr, column: Expr, lane: Expr) -> None:
+        """Adds what one window gives."""
+        raise NotImplementedError
+
+    @contextmanager
+    def taps(self, row: Expr, column: Expr) -> Iterator[tuple[Expr, Expr]]:
+        """The elements that a window saw, from the first to the last."""
+        b, (down, across), (_, height, width, _) = self.b, self.pool().windows, self.whole
+        with b.loop("kh", down.size) as kh:
+            line = b.let("line", down.source(row, kh))
+            with b.when((line >= 0) & (line < height)), b.loop("kw", across.size) as kw:
+                place = b.let("place", across.source(column, kw))
+                with b.when((place >= 0) & (place < width)):
+                    yield line, place
+
+    def add(self, line: Expr, place: Expr, lane: Expr, value: Expr) -> None:
+        at = (self.image, line, place, lane)
+        self.b.store(self.out, at, self.out[at] + value)
+
+
+class _LargestOfBlocks(_OfBlocks):
+    """The first largest element of a window, or NaN, gets what is given for it."""
+
+    def window(self, row: Expr, column: Expr, lane: Expr) -> None:
+        b = self.b
+        at = (self.image, row, column, lane)
+        left = b.alloc("left", self.dtype, (), scope="register")
+        b.store(left, (), 1)
+        given, top = b.let("given", self.given[at]), b.let("top", self.tops[at])
+        with self.taps(row, column) as (line, place):
+            value = b.let("value", self.x[self.image, line, place, lane])
+            found = b.let("found", (value.equal(top) | te.isnan(value)) & (left[()] > 0))
+            self.add(line, place, lane, te.select(found, given, te.const(0, self.dtype)))
+            b.store(left, (), te.select(found, te.const(0, self.dtype), left[()]))
+
+
+class _MeanOfBlocks(_OfBlocks):
+    """Every element of a window gets the same."""
+
+    def window(self, row: Expr, column: Expr, lane: Expr) -> None:
+        b, given = self.b, self.given[self.image, row, column, lane]
+        if not isinstance(self.node.params, AdaptivePool2DAttrs):
+            elements = window_elements(self.node.params, self.pool(), (row, column), self.dtype)
+            share = b.let("share", given / elements)
+            with self.taps(row, column) as (line, place):
+                self.add(line, place, lane, share)
+            return
+        (_, rows, columns, _), (_, height, width, _) = self.windows, self.whole
+        top, bottom = (b.let("end", end) for end in bin_ends(row, height, rows))
+        left, right = (b.let("end", end) for end in bin_ends(column, width, columns))
+        share = b.let("share", given / te.cast((bottom - top) * (right - left), self.dtype))
+        with b.loop("line", as_expr(bottom - top)) as line, b.loop("place", as_expr(right - left)) as place:
+            self.add(top + line, left + place, lane, share)

@@ -29,12 +29,24 @@ from ...te.visit import masked_load
 from ..epilogue import Epilogue, static_spec
 from ..group import LoweredKernel, Strides, kernel_name
 from ..long_sums import LONG_PRODUCT
-from .matrices.open_tile import TileSize, ceil_div, clamped, lanes_from, opaque, tile_size
 from .matrices.pack import Columns, pack_panel, pack_rows
 from .product_turns import BLOCK, even_part, far_packing, turn_of
 from .stage import lower_group
-from .tile import balanced, registers
-from .tile_walk import Sizes, choose, counted, even_groups, leading_index, place_of, tiles_and_rest, total_of
+from .tile import TileSize, balanced, registers, tile_size
+from .tile_walk import (
+    Sizes,
+    ceil_div,
+    choose,
+    clamped,
+    counted,
+    even_groups,
+    lanes_from,
+    leading_index,
+    opaque,
+    place_of,
+    tiles_and_rest,
+    total_of,
+)
 
 MANY_ROWS = 60  # what a tile is chosen for where the number of rows is an argument
 MAX_ROWS, MAX_PANELS = 8, 8  # of a tile; more rows may not fit the ways of the first cache
@@ -313,7 +325,7 @@ class Part(NamedTuple):
     is_last: bool | Expr  # whether sums are complete
 
 
-class _Strip(NamedTuple):
+class Strip(NamedTuple):
     """`rows` rows from number `row` on, which are tile number `tile`; reads an element by row and product. `after` is
     where the rows begin that are packed next, if any are packed."""
 
@@ -324,7 +336,7 @@ class _Strip(NamedTuple):
     after: Expr | None = None
 
 
-class _Panel(NamedTuple):
+class Panel(NamedTuple):
     """`vectors` vectors of columns from vector number `first` on, where they are, and elements from product to product
     and from vector to vector."""
 
@@ -374,6 +386,7 @@ class Product:
         self.a, self.w, self.out = matrices
         self.dtype, self.packing, self.begin, self.multiply = self.a.buffer.dtype, packing, begin, multiply
         self.size = TileSize(plan.tiles[0][0], plan.groups[0][0], plan.lanes)
+        self.first_tile = self.first_group = self.first_column = self.out_start = as_expr(0)
 
     def write(self) -> None:
         b, plan = self.b, self.plan
@@ -389,7 +402,6 @@ class Product:
             )
             chunk, some = (p // sets, p % sets) if plan.rows_first else (p % chunks, p // chunks)
             self.first_tile = b.let("first", chunk * plan.chunk)
-            self.first_group = self.first_column = as_expr(0)
             if plan.turn_columns is None:
                 self.first_group = b.let("first", some * plan.together)
             else:
@@ -424,13 +436,16 @@ class Product:
             self._pack(part)
 
         def panels(rows: int, first: Expr, tile: Expr) -> None:
-            strip = self._strip(part, rows, b.let("row", first), tile)
-            with self._groups() as group:
-                write = lambda vectors, first: self._tile(part, strip, self._panel(part, vectors, first, group))
-                choose(b, group, plan.groups, write)
+            self._panels(part, self._strip(part, rows, b.let("row", first), tile))
 
         with counted(b, self.first_tile, plan.chunk, total_of(plan.tiles)) as tile:
             choose(b, tile, plan.tiles, lambda rows, first: panels(rows, first, tile))
+
+    def _panels(self, part: Part, strip: Strip) -> None:
+        """All panels of this turn for some rows."""
+        with self._groups() as group:
+            write = lambda vectors, first: self._tile(part, strip, self._panel(part, vectors, first, group))
+            choose(self.b, group, self.plan.groups, write)
 
     @contextmanager
     def _groups(self) -> Iterator[Expr]:
@@ -460,14 +475,14 @@ class Product:
     def _packed_at(self, part: Part, group: Expr) -> Expr:
         return self.b.let("at", (group - self.first_group) * (part.depth * self.size.width))
 
-    def _panel(self, part: Part, vectors: int, first: Expr, group: Expr) -> _Panel:
+    def _panel(self, part: Part, vectors: int, first: Expr, group: Expr) -> Panel:
         plan, first = self.plan, self.b.let("vector", first)
         if self.packing is not None:
-            return _Panel(vectors, first, self._packed_at(part, group), self.size.width, plan.lanes)
+            return Panel(vectors, first, self._packed_at(part, group), self.size.width, plan.lanes)
         at = self.w_start + (first * plan.depth + part.start) * plan.lanes
-        return _Panel(vectors, first, self.b.let("at", at), plan.lanes, plan.depth * plan.lanes)
+        return Panel(vectors, first, self.b.let("at", at), plan.lanes, plan.depth * plan.lanes)
 
-    def _strip(self, part: Part, rows: int, row: Expr, tile: Expr) -> _Strip:
+    def _strip(self, part: Part, rows: int, row: Expr, tile: Expr) -> Strip:
         b, a = self.b, self.a
         first = b.let("x", self.a_start + row * a.row_step + part.start * a.column_step)
         if self.packing is not None and self.packing.rows:
@@ -477,28 +492,38 @@ class Product:
                 pack_rows(b, a.buffer, first, steps, self.packed, count, extents)
             start = b.let("start", number % 2 * self.size.rows)
             after = b.let("after", first + (count - start) * a.row_step)
-            return _Strip(rows, row, tile, lambda i, k: self.packed[start + k * count + i], after)
+            return Strip(rows, row, tile, lambda i, k: self.packed[start + k * count + i], after)
         if self.plan.rows_fit:
-            return _Strip(rows, row, tile, lambda i, k: a.buffer[first + i * a.row_step + k])
+            return Strip(rows, row, tile, lambda i, k: a.buffer[first + i * a.row_step + k])
         left = b.let("left", self.plan.rows - row)
         places = opaque(b, [first + clamped(i, left) * a.row_step for i in range(rows)])
-        return _Strip(rows, row, tile, lambda i, k: a.buffer[places[i] + k])
+        return Strip(rows, row, tile, lambda i, k: a.buffer[places[i] + k])
 
     # A tile
 
-    def _tile(self, part: Part, strip: _Strip, panel: _Panel) -> None:
+    def _tile(self, part: Part, strip: Strip, panel: Panel) -> None:
         b, lanes, count = self.b, self.plan.lanes, strip.rows * panel.vectors
         acc = b.alloc("acc", self.dtype, (count,), scope="register", lanes=lanes)
         firsts = [b.let("column", self.first_column + (panel.first + v) * lanes) for v in range(panel.vectors)]
-        begin: list[Expr] = [const(0, self.dtype)] * panel.vectors
-        if self.begin is not None:
-            begin = [b.let("y", self.begin(lanes_from(first, lanes), part.start)) for first in firsts]
-        for place in range(count):
-            b.store(acc, place, begin[place % panel.vectors])
+        for place, value in enumerate(self._begin(part, strip, firsts)):
+            b.store(acc, place, value)
         self._sum(part, strip, panel, acc)
-        for i in range(strip.rows):
-            with nullcontext() if self.plan.rows_fit else b.when(strip.row + i < self.plan.rows):
-                values = [acc[i * panel.vectors + v] for v in range(panel.vectors)]
+        self._store(
+            part, strip, firsts, [[acc[i * panel.vectors + v] for v in range(panel.vectors)] for i in range(strip.rows)]
+        )
+
+    def _begin(self, part: Part, strip: Strip, firsts: Sequence[Expr]) -> Iterator[Expr]:
+        """What the sums of each row begin with."""
+        begin: list[Expr] = [const(0, self.dtype)] * len(firsts)
+        if self.begin is not None:
+            columns = [lanes_from(first, self.plan.lanes) for first in firsts]
+            begin = [self.b.let("y", self.begin(lanes, part.start)) for lanes in columns]
+        for _ in range(strip.rows):
+            yield from begin
+
+    def _store(self, part: Part, strip: Strip, firsts: Sequence[Expr], sums: Sequence[Sequence[Expr]]) -> None:
+        for i, values in enumerate(sums):
+            with nullcontext() if self.plan.rows_fit else self.b.when(strip.row + i < self.plan.rows):
                 self._store_row(part, strip.row + i, firsts, values)
 
     def _store_row(self, part: Part, row: Expr, firsts: Sequence[Expr], values: Sequence[Expr]) -> None:
@@ -519,7 +544,7 @@ class Product:
                 value = select(part.is_last, complete, value) if isinstance(part.is_last, Expr) else complete
             b.store(out.buffer, at, value, mask)
 
-    def _sum(self, part: Part, strip: _Strip, panel: _Panel, acc: Buffer) -> None:
+    def _sum(self, part: Part, strip: Strip, panel: Panel, acc: Buffer) -> None:
         b, lanes, panels = self.b, self.plan.lanes, self.w.buffer if self.packing is None else self.panels
 
         def step(k: Expr) -> None:
@@ -542,7 +567,7 @@ class Product:
         for number in range(part.depth % unroll if unroll > 1 else 0):
             step(as_expr(turns * unroll + number))
 
-    def _asking(self, part: Part, strip: _Strip, panel: _Panel, turns: Any) -> Callable[[Expr], None]:
+    def _asking(self, part: Part, strip: Strip, panel: Panel, turns: Any) -> Callable[[Expr], None]:
         """Asks for weights: those soon to be read where few rows read them, else a share of the
         panels that come after these."""
         b, plan, weight = self.b, self.plan, self.w.buffer
@@ -563,9 +588,7 @@ class Product:
 
         return ask_share if is_open(plan.rows) or total_of(plan.tiles) > 2 else ask_near
 
-    def _asking_columns(
-        self, part: Part, done: Expr, strip: _Strip, panel: _Panel, line: int
-    ) -> Callable[[Expr], None]:
+    def _asking_columns(self, part: Part, done: Expr, strip: Strip, panel: Panel, line: int) -> Callable[[Expr], None]:
         """Asks for what is packed next: where columns are side by side, one line of each product, else one line of
         each column; of rows that lie side by side, one line of each product."""
         b, plan, w = self.b, self.plan, self.w

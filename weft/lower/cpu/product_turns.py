@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ...base.cpu_facts import THREADS
 from ...base.cpu_target import CpuTarget
-from .matrices.open_tile import TileSize
+from .tile import TileSize
 
 BLOCK = 384  # products of a part, at most
 TURNS_PER_CORE = 4

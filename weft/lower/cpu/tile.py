@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
+from ...base.dtype import DType
 from ...base.stages import decided
 from ...te.extents import is_open
 from ..axes import Axis
@@ -27,6 +28,23 @@ def registers(target: CpuTarget) -> int:
     """Vectors that a kernel may keep at once. NEON has 32, of which two are left for what is loaded ahead: none of its
     instructions reads an operand from memory."""
     return {"avx512": 32, "neon": 30}.get(target.isa, 16)
+
+
+class TileSize(NamedTuple):
+    """`rows` times `vectors` sums of `lanes` lanes."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def width(self) -> int:
+        return self.vectors * self.lanes
+
+
+def tile_size(target: CpuTarget, dtype: DType) -> TileSize:
+    """The tile that fills the registers, whatever the extents are: 8 x 3 sums, 3 vectors and a broadcast of 32."""
+    return TileSize(8 if registers(target) > 16 else 4, 3, target.lanes(dtype))
 
 
 def balanced(extent: int, factor: int) -> tuple[tuple[int, int], ...]:

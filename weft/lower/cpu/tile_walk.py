@@ -9,8 +9,9 @@ from math import prod
 from typing import Any
 
 from ...te.build import KernelBuilder
-from ...te.expr import Expr, as_expr, maximum, select
+from ...te.expr import Expr, ExprLike, Ramp, as_expr, maximum, minimum, select
 from ...te.extents import greater, is_open
+from ...te.visit import same
 
 Sizes = Sequence[tuple[int, Any]]  # (size of a tile, how many)
 
@@ -44,7 +45,8 @@ def counted(b: KernelBuilder, first: Expr, turns: Any, total: Any) -> Iterator[E
     """The numbers from `first` on, some of them, below a total."""
     with b.loop("turn", turns) as turn:
         number = b.let("number", first + turn)
-        if type(total) is not int or type(turns) is not int or total % turns:
+        known = type(total) is int and type(turns) is int
+        if total % turns if known else not (same(first, as_expr(0)) and same(as_expr(turns), as_expr(total))):
             with b.when(number < total):
                 yield number
         else:
@@ -92,3 +94,28 @@ def leading_index(b: KernelBuilder, row: Expr, extents: Sequence[Any]) -> list[E
         if left == 1:
             break
     return [as_expr(0)] * (len(extents) - len(found)) + found[::-1]
+
+
+# Indices
+
+
+def ceil_div(a: Expr, count: Any) -> Expr:
+    return (a + (count - 1)) // count
+
+
+def lanes_from(first: ExprLike, lanes: int, step: ExprLike = 1) -> Expr:
+    """The index of evenly spaced elements."""
+    return Ramp(as_expr(first), as_expr(step), lanes)
+
+
+def clamped(row: ExprLike, rows: Expr) -> Expr:
+    """A row, or the last one for those beyond it."""
+    return minimum(row, rows - 1)
+
+
+def opaque(b: KernelBuilder, values: Sequence[Expr]) -> list[Expr]:
+    """The values by way of memory: LLVM would try all ways to derive one address from another."""
+    places = b.alloc("places", "int64", (len(values),))
+    for number, value in enumerate(values):
+        b.store(places, number, value)
+    return [b.let("place", places[number]) for number in range(len(values))]

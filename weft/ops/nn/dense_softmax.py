@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from .._families import (
     Array,
     F,
     Inferred,
+    Joined,
     Shapes,
     axis_shape,
     define,
@@ -168,6 +171,17 @@ def one(index: Sequence[Any], axes: Sequence[int]) -> tuple[Any, ...]:
     return tuple(0 if axis in axes else value for axis, value in enumerate(index))
 
 
+def joined_around(params: Any, *shapes: Sequence[int]) -> Joined:
+    """(before, along, after), or (before, along) if nothing comes after, of inputs with the axis."""
+    return replace(params, axis=1), [axes_around(shape, params.axis) for shape in shapes]
+
+
+def axes_around(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    axis %= len(shape)
+    before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    return (before, shape[axis], after) if after > 1 else (before, shape[axis])
+
+
 def _shifted(params: AxisAttrs, x: Array) -> Array:
     wide = x.astype(np.float64)
     if not wide.shape[params.axis]:
@@ -237,6 +251,7 @@ softmax = define(
     gradient=_softmax_gradient,
     inplace=[(0, 0)],
     native_from=64,
+    joined_axes=joined_around,
 )
 log_softmax = define(
     "log_softmax",
@@ -252,4 +267,5 @@ log_softmax = define(
     gradient=_log_softmax_gradient,
     inplace=[(0, 0)],
     native_from=64,
+    joined_axes=joined_around,
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ...base.shape import mul_dims, normalize_axis, unify, unify_dim
 from ...core.op import Op
 from ...core.schema import BOOL, FLOAT, INT, attr, schema
 from .. import _layouts as layouts
-from .._families import OUT_FUSABLE, Array, F, Inferred, Shapes, attributes, define, floating, in_float32
+from .._families import OUT_FUSABLE, Array, F, Inferred, Joined, Shapes, attributes, define, floating, in_float32
 from .dense_softmax import along, one
 
 GAMMA, BETA = {"gamma": "the scales"}, {"beta": "the shifts"}
@@ -309,6 +310,17 @@ def trailing_axes(params: LayerNormAttrs, rank: int) -> tuple[int, ...]:
     return tuple(range(normalize_axis(params.axis, rank), rank))
 
 
+def joined_trailing(images: int) -> Callable[..., Joined]:
+    """The first inputs as rows, and vectors that have an element for each of a row's."""
+
+    def rule(params: LayerNormAttrs, *shapes: Sequence[int]) -> Joined:
+        length = math.prod(shapes[-1])
+        rows = [(math.prod(shape) // length, length) for shape in shapes[:images]]
+        return replace(params, axis=1), [*rows, *[(length,) for _ in shapes[images:]]]
+
+    return rule
+
+
 def _layer_norm_reference(params: LayerNormAttrs, x: Array, gamma: Array, beta: Array) -> Array:
     mean, variance = moments(x, trailing_axes(params, x.ndim))
     return ((x - mean) / np.sqrt(variance + params.epsilon) * gamma + beta).astype(x.dtype)
@@ -346,6 +358,7 @@ layer_norm = define(
     gradient=_layer_norm_gradient,
     inplace=[(0, 0)],
     native_from=64,
+    joined_axes=joined_trailing(1),
 )
 
 
@@ -383,6 +396,7 @@ rms_norm = define(
     gradient=_rms_norm_gradient,
     inplace=[(0, 0)],
     native_from=64,
+    joined_axes=joined_trailing(1),
 )
 
 # instance_norm and group_norm: (N, C, ...), over groups of channels and all that follows.
@@ -418,6 +432,11 @@ def group_norm_shape(params: Any, ins: Shapes, outs: Shapes) -> Inferred:
         raise ShapeError(f"{channels} channels cannot be split in {groups} groups")
     shape = (shape[0], channels, *shape[2:])
     return [shape, (channels,), (channels,)], [shape]
+
+
+def joined_pixels(params: Any, *shapes: Sequence[int]) -> Joined:
+    """(N, C, pixels), and vectors of channels."""
+    return params, [(*shape[:2], math.prod(shape[2:])) if len(shape) > 1 else tuple(shape) for shape in shapes]
 
 
 def _group_norm_reference(params: Any, x: Array, gamma: Array, beta: Array) -> Array:
@@ -463,6 +482,7 @@ def _channel_norm(name: str, doc: str, attrs: type) -> None:
         reference=_group_norm_reference,
         compute=_group_norm_compute,
         native_from=64,
+        joined_axes=joined_pixels,
         gradient=gradient,
         inplace=[(0, 0)],
     )

@@ -23,6 +23,8 @@ from .norm import (
     count_of,
     group_norm_shape,
     groups_of,
+    joined_pixels,
+    joined_trailing,
     moments,
     others_of,
     te_mean,
@@ -217,6 +219,7 @@ def _trailing_grad(name: str, centred: bool) -> None:
         reference=_trailing_reference(centred),
         compute=_trailing_compute(centred),
         native_from=64,
+        joined_axes=joined_trailing(2),
         output_names=["data", *vectors],
         gradient=lambda ctx, *grads: _second_gradient(_trailing_frame(ctx.params, centred), ctx, *grads),
     ).set_num_outputs(1 + len(vectors))
@@ -286,6 +289,7 @@ def _group_grad(name: str, attrs: type) -> None:
         reference=_group_reference,
         compute=_group_compute,
         native_from=64,
+        joined_axes=joined_pixels,
         output_names=["data", "gamma", "beta"],
         gradient=lambda ctx, *grads: _second_gradient(_group_frame(ctx.params), ctx, *grads),
     )

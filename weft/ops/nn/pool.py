@@ -34,6 +34,7 @@ from .._families import (
 from .._layouts import pool as pool_layout
 from ..vision._spatial import (
     at_places,
+    joined_images,
     places_of,
     spatial_axes,
     spatial_back,
@@ -389,6 +390,7 @@ def pool_op(name: str, doc: str, attrs: type, shape: ShapeRule, *, level: int = 
         shape=shape,
         layout=pool_layout,
         native_from=64,
+        joined_axes=joined_images,
         **{"dtype": numeric, **columns},
     )
 

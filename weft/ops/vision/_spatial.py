@@ -16,7 +16,7 @@ from ...base.errors import LayoutError, ShapeError
 from ...base.layout import Layout
 from ...base.shape import Dim, Shape
 from ...core.schema import Params
-from .._families import Array
+from .._families import Array, Joined
 
 
 def spatial_axes(params: Params) -> tuple[int, int]:
@@ -68,6 +68,13 @@ def spatial_back(params: Params, x: Array, dtype: DType) -> Array:
 def at_places(params: Params, index: Sequence[Any], places: Sequence[Any]) -> tuple[Any, ...]:
     """An index with other places in height and width."""
     return with_extents(params, index, places)
+
+
+def joined_images(params: Params, *shapes: Sequence[int]) -> Joined:
+    """(images, 1, height, width), where those come last."""
+    if params.layout != "NCHW":
+        return params, list(map(tuple, shapes))
+    return params, [(shape[0] * shape[1], 1, *shape[2:]) for shape in shapes]
 
 
 def places_of(params: Params, index: Sequence[Any]) -> list[Any]:

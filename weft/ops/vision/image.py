@@ -20,6 +20,7 @@ from .._families import INJECTIVE, OGRAD, Array, F, Inferred, Shapes, attributes
 from .._kernels import Body, add_rows, rows_of, wide_dtype
 from ._spatial import (
     at_places,
+    joined_images,
     places_of,
     spatial_axes,
     spatial_back,
@@ -291,6 +292,7 @@ upsampling = define(
     gradient=lambda ctx, g: [F._upsampling_grad(g, **attributes(ctx.params))],
     **SHARED,
     native_from=64,
+    joined_axes=joined_images,
 )
 upsampling_grad = define(
     "_upsampling_grad",
@@ -318,6 +320,7 @@ resize = define(
     gradient=lambda ctx, g: [F._resize_grad(g, ctx.inputs[0], **attributes(ctx.params))],
     **SHARED,
     native_from=64,
+    joined_axes=joined_images,
 )
 resize_grad = define(
     "_resize_grad",

@@ -10,7 +10,8 @@ from ....te.build import KernelBuilder
 from ....te.expr import Expr, ExprLike, Shuffle, as_expr, binary, const, select
 from ....te.loops import Buffer
 from ....te.visit import masked_load
-from ..matrices.open_tile import TileSize, ceil_div, lanes_from
+from ..tile import TileSize
+from ..tile_walk import ceil_div, lanes_from
 
 GROUP_BYTES = 16  # within which machines exchange lanes at full speed
 VECTOR_BYTES = 32  # of vectors that are transposed: three ports exchange lanes of these, one of 64

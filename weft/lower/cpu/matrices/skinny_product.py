@@ -14,9 +14,8 @@ from ....te.expr import Expr, Shuffle, Var, as_expr, call, const, minimum, widen
 from ....te.loops import Buffer
 from ....te.visit import masked_load
 from ..product import Part, Product
-from ..tile import registers
-from ..tile_walk import counted, total_of
-from .open_tile import TileSize, ceil_div, clamped, lanes_from, opaque
+from ..tile import TileSize, registers
+from ..tile_walk import ceil_div, clamped, counted, lanes_from, opaque, total_of
 
 MAX_ROWS = 12  # of a skinny product
 RUN_BYTES = 2048  # of the columns of a turn

@@ -15,7 +15,7 @@ from ....te.loops import Kernel
 from ....te.visit import masked_load
 from ..product import Matrix, Packing, Product, ProductPlan, open_plan, panel_elements
 from ..product_turns import TURNS_PER_CORE, even_part, products_per_nanosecond, turn_of
-from .open_tile import TileSize, tile_size
+from ..tile import TileSize, tile_size
 from .skinny_product import ACROSS, MAX_ROWS, DotProduct, SkinnyProduct, dot_size, skinny_columns, skinny_size
 
 MAX_DOT = 16  # rows or columns, up to which runs of products are multiplied in place

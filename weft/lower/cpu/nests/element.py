@@ -104,27 +104,28 @@ def _is_element(value: Expr, axes: Sequence[Var]) -> bool:
 
 class Walk(NamedTuple):
     """How a kernel goes through memory: over how many axes, for each operand how many elements a
-    step along the innermost one goes (1, 0 or -1), and whether rows of the result have places of
-    their own instead of following each other."""
+    step along the innermost one goes (1, 0 or -1; None of one that has its neighbours along the axis before it), and
+    whether rows of the result have places of their own instead of following each other."""
 
     rank: int
-    steps: tuple[int, ...]
+    steps: tuple[int | None, ...]
     placed: bool = False
 
 
 def element_kernel(element: Element, walk: Walk, target: CpuTarget) -> Kernel:
     """Scalars: the extents of the axes, then for each operand its strides along all axes but the
-    innermost, then those of the result if it is placed. A turn is a block of elements, or a row
-    where there are rows."""
+    one along which it has neighbours, then those of the result if it is placed. A turn is a block of elements, a row
+    where there are rows, or some lines of an operand whose neighbours are along another axis."""
     trace, outer = Trace(), range(walk.rank - 1)
     axes = [Axis(Var("i"), trace.extent(f"n{axis}", MANY)) for axis in range(walk.rank)]
     shape, index = [axis.extent for axis in axes], tuple([axis.var for axis in axes])
 
-    def strided(name: str, dtype: DType, step: int = 1) -> Buffer:
-        return buffer(name, dtype, shape, strides=[*(trace.extent(f"{name}_{axis}", MANY) for axis in outer), step])
+    def strided(name: str, dtype: DType, step: int | None = 1) -> Buffer:
+        given: list[Any] = [trace.extent(f"{name}_{axis}", MANY) for axis in outer]
+        return buffer(name, dtype, shape, strides=[*given, step] if step is not None else [*given[:-1], 1, given[-1]])
 
     buffers: dict[Any, Buffer] = {t: strided(t.name, t.dtype, step) for t, step in zip(element.operands, walk.steps)}
-    single = {t for t, step in zip(element.operands, walk.steps) if not step}
+    single = {t for t, step in zip(element.operands, walk.steps) if step == 0}
     dtype = element.value.dtype
     out = strided("y", dtype) if walk.placed else buffer("y", dtype, shape)
 

@@ -1,32 +1,23 @@
 """Sums over windows by products: each turn of the parallel loop makes some pixels of some channels. It packs what taps
-read for the pixels (patches.py), some products at a time, and multiplies weights, where they are, with that
-(open_tile.py). Pixels are counted over all images."""
+read for the pixels (patches.py), some products at a time, and multiplies weights, where they are, with that, in the
+register tiles that all products have (product.py). Pixels are counted over all images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import DType
 from ....te.build import KernelBuilder
-from ....te.expr import Expr, ExprLike, binary, cast, const, select, widen
+from ....te.expr import Expr, ExprLike, as_expr, binary, cast, const, minimum, select, widen
 from ....te.extents import greater, lesser, passed
 from ....te.loops import Kernel
 from ....te.visit import masked_load
-from ..matrices.open_tile import (
-    FEW,
-    Panel,
-    Sums,
-    TileSize,
-    ceil_div,
-    choose_tile,
-    clamped,
-    even_panels,
-    lanes_from,
-    row_tiles,
-    tile_size,
-)
+from ..product import Matrix, Packing, Panel, Product, ProductPlan, Strip
+from ..product import Part as Products
+from ..tile import tile_size
+from ..tile_walk import ceil_div, clamped, even_groups, lanes_from, place_of, total_of
 from .patches import Patches
 from .window_sum import Buffers, NonFinite, Number, Part, Windows, WindowSum, parted
 
@@ -114,38 +105,31 @@ class _PatchConvolution:
         b, size = self.b, self.size
         self.patches = Patches(self.windows, self.source, size.lanes, self.max_vectors, MAX_DEPTH)
         self.patches.walk(part, first, count)
-        room = self.max_vectors * size.lanes
-        self.panels = b.alloc("panels", self.dtype, (MAX_DEPTH * room,), alignment=64)
-        self.sums = b.alloc("made", self.dtype, (MAX_ROWS * room,), alignment=64)
         self.nonfinite = NonFinite(b, self.dtype, size.lanes)
         self.read_from = b.alloc("offsets", "int64", (MAX_DEPTH,))
         self.weight_from = b.alloc("weight_from", "int64", (MAX_DEPTH,))
+        product = _PatchProduct(self)
         block = b.let("block", binary("min", MAX_DEPTH, binary("max", part.taps, 1)))
         channel_block = b.let("channel_block", MAX_DEPTH // block)
-        tap_blocks = binary("max", self._blocks(part.taps, block), 1)
-        with b.loop("tap_block", tap_blocks) as t:
+        with b.loop("tap_block", binary("max", ceil_div(part.taps, block), 1)) as t:
             tap = b.let("first_tap", t * block)
             taps = b.let("taps", binary("min", block, part.taps - tap))
-            with b.loop("block", self._blocks(self.deep, channel_block)) as c:
+            with b.loop("block", ceil_div(self.deep, channel_block)) as c:
                 channel = b.let("channel", c * channel_block)
                 left = self.deep - channel
                 channels = b.let("channels", binary("min", channel_block, left))
-                self._pack(part, tap, taps, channel, channels)
-                last = (tap + taps).equal(part.taps) & channels.equal(left)
-                depth, begin = b.let("depth", channels * taps), t.equal(0) & c.equal(0)
-                self._tiles(depth, b.let("is_first", begin), b.let("is_last", last))
-        self._finish(part)
+                self._place_taps(part, tap, taps, channel, channels)
+                last = b.let("is_last", (tap + taps).equal(part.taps) & channels.equal(left))
+                product.add(taps, channels, b.let("has_begun", ~(t.equal(0) & c.equal(0))), last)
+        product.write_rest()
+        with b.when(self.nonfinite.some()):
+            self._mend(part)
 
-    def _blocks(self, total: Expr, block: Expr) -> Expr:
-        return (total + block - 1) // block
-
-    def _pack(self, part: Part, tap: Expr, taps: Expr, channel: Expr, channels: Expr) -> None:
-        """Packs what some taps of some channels read for all pixels."""
-        b, size, images, patches = self.b, self.size, self.windows.images, self.patches
-        depth = b.let("depth", channels * taps)
+    def _place_taps(self, part: Part, tap: Expr, taps: Expr, channel: Expr, channels: Expr) -> None:
+        """Notes where some taps of some channels are read, and where their weights are."""
+        b, images, patches = self.b, self.windows.images, self.patches
         source = b.let("source", self.source_at + channel * images.plane)
         weight = b.let("weight", self.weight_at + channel * self.channel_step)
-
         with b.loop("number", taps) as number:
             p, q = parted(b, tap + number, part.x.taps)
             y, x = b.let("y", part.y.at + p * part.y.distance), b.let("x", part.x.at + q * part.x.distance)
@@ -157,123 +141,155 @@ class _PatchConvolution:
                 b.store(self.read_from, c * taps + number, read + c * images.plane)
                 b.store(self.weight_from, c * taps + number, first + c * self.channel_step)
 
-        def place(v: Expr) -> tuple[Expr, int]:
-            panel, inner = self._panel_of(v)
-            return panel * depth * size.width + inner * size.lanes, size.width
-
-        patches.pack(self.panels, place, self.read_from, taps, channels)
-
-    def _panel_of(self, v: Expr) -> tuple[Expr, Expr]:
-        """The panel of a vector among `even_panels`, and its place there."""
-        b, most = self.b, self.size.vectors
-        panels = ceil_div(self.patches.vectors, most)
-        full = b.let("full", binary("max", self.patches.vectors - panels * (most - 1), 0))
-        after = b.let("after", v - full * most)
-        is_full = b.let("is_full", after < 0)
-        panel = select(is_full, v // most, full + after // (most - 1))
-        return b.let("panel", panel), select(is_full, v % most, after % (most - 1))
-
-    def _tiles(self, depth: Expr, is_first: Expr, is_last: Expr) -> None:
-        b, size = self.b, self.size
-        with row_tiles(b, size, self.rows) as (row, left), even_panels(b, size, self.patches.vectors) as panel:
-            at = b.let("at", panel.number * (depth * size.width))
-            straight = b.let("straight", is_last & self._is_straight(panel))
-            started = b.let("started", widen(~is_first, size.lanes))
-
-            def write(part: TileSize) -> None:
-                sums = Sums(b, self.dtype, part)
-
-                def place(i: int, v: int) -> Expr:
-                    return self._sums_of(row + i, panel, v)
-
-                sums.fill(lambda i, v: masked_load(self.sums, (place(i, v),), started))
-                read = self._reader(part, row, left)
-                sums.add_products(depth, read, self.panels, at, size.width)
-                if part != size:
-                    self._keep_tile(sums, place)
-                    return
-                with b.when(straight):
-                    self._write_tile(sums, panel, row, left)
-                with b.otherwise():
-                    self._keep_tile(sums, place)
-
-            choose_tile(b, size, left, panel.vectors, write, least=2)
-
-    def _reader(self, part: TileSize, row: Expr, left: Expr) -> Callable[[int, Expr], Expr]:
-        b = self.b
-        firsts = [b.let("w", (row + clamped(i, left)) * self.row_step) for i in range(part.rows)]
-        return lambda i, k: self.weight[firsts[i], self.weight_from[k]]
-
-    def _is_straight(self, panel: Panel) -> Expr:
-        """Whether the results of a panel are neighbours, so that whole tiles write them."""
-        patches, first, width = self.patches, panel.first * self.size.lanes, self.size.width
-        last = binary("min", first + width, patches.count) - 1
-        neighbours = (patches.write_at[last] - patches.write_at[first]).equal(width - 1)
-        return neighbours & panel.vectors.equal(self.size.vectors)
-
-    def _keep_tile(self, sums: Sums, place: Callable[[int, int], Expr]) -> None:
-        for i in range(sums.size.rows):
-            for v in range(sums.size.vectors):
-                self.b.store(self.sums, place(i, v), sums[i, v])
-
-    def _write_tile(self, sums: Sums, panel: Panel, row: Expr, left: Expr) -> None:
-        b, lanes, few = self.b, self.size.lanes, self.size.rows // FEW
-        begin = b.let("begin", self.patches.write_at[panel.first * lanes])
-        nonfinite: Expr = const(0, self.dtype)
-        for i in range(self.size.rows):
-            there = None if i <= few else widen(left > i, lanes)
-            bias, plane = self._row_of_results(row + clamped(i, left))
-            for v in range(self.size.vectors):
-                value = b.let("value", sums[i, v] + bias)
-                at = lanes_from(begin + v * lanes, lanes)
-                b.store(self.out, (plane, at), value, there)
-                nonfinite = nonfinite + value * 0.0
-        self.nonfinite.see(nonfinite)
-
-    def _row_of_results(self, row: Expr) -> tuple[Expr, Expr]:
+    def row_of_results(self, row: Expr) -> tuple[Expr, Expr]:
         """The bias of a row, and where its plane begins."""
         b = self.b
         channel = b.let("channel", self.first_channel + row)
         return b.let("bias", self.buffers.bias_of(channel)), b.let("plane", channel * self.windows.results.plane)
 
-    def _sums_of(self, row: Expr, panel: Panel, v: ExprLike) -> Expr:
-        """Where the sums of a row and a panel's vector stand; all panels have equal room, as tiles
-        may have more vectors than their panels."""
-        vector = row * self.max_vectors + panel.number * self.size.vectors + v
-        return lanes_from(vector * self.size.lanes, self.size.lanes)
-
-    def _finish(self, part: Part) -> None:
-        """Adds the bias and writes what tiles did not write."""
-        b, size = self.b, self.size
-        whole = (self.rows + (size.rows // FEW - 1)) // size.rows * size.rows
-        with even_panels(b, size, self.patches.vectors) as panel:
-            written = b.let("written", select(self._is_straight(panel), whole, 0))
-            with b.loop("row", self.rows - written) as number:
-                row = b.let("row", written + number)
-                bias, plane = self._row_of_results(row)
-                with b.loop("vector", panel.vectors) as inner:
-                    value = b.let("value", self.sums[self._sums_of(row, panel, inner)] + bias)
-                    self._write(plane, b.let("v", panel.first + inner), value)
-        with b.when(self.nonfinite.some()):
-            self._mend(part)
-
     def _mend(self, part: Part) -> None:
         b, patches = self.b, self.patches
         with b.loop("row", self.rows) as row, b.loop("pixel", patches.count) as pixel:
-            bias, plane = self._row_of_results(row)
+            bias, plane = self.row_of_results(row)
             y, x, image = (b.let("at", cast(at[pixel], "int64")) for at in (patches.y, patches.x, patches.image))
             source, weight = self.source_at + image * self.windows.images.image, self.weight_at + row * self.row_step
             self.windows.mend(part, self.buffers, y, x, source, weight, plane + patches.write_at[pixel], bias)
 
-    def _write(self, plane: Expr, v: Expr, value: Expr) -> None:
-        b, lanes, patches = self.b, self.size.lanes, self.patches
-        first = b.let("first", v * lanes)
+
+class _PatchProduct(Product):
+    """The products of a turn: weights, which are read where they are, times packed patches. Sums stay in memory of the
+    turn; tiles of pixels that are neighbours go from registers to where they belong."""
+
+    def __init__(self, turn: _PatchConvolution) -> None:
+        b, size, rows = turn.b, turn.size, turn.rows
+        self.turn, self.patches, room = turn, turn.patches, turn.max_vectors * size.lanes
+        few = size.rows // 2
+        whole = b.let("whole", (rows + (size.rows - few - 1)) // size.rows)
+        tiles = ((size.rows, whole), (few, b.let("few", binary("max", rows - whole * size.rows + (few - 1), 0) // few)))
+        groups = [(width, b.let("groups", count)) for width, count in even_groups(self.patches.vectors, size.vectors)]
+        plan = ProductPlan(
+            rows,
+            None,
+            self.patches.count,
+            size.lanes,
+            tiles,
+            groups,
+            chunk=total_of(tiles),
+            rows_first=False,
+            block=None,
+            together=total_of(groups),
+            rows_fit=False,
+        )
+        self.panels = b.alloc("panels", turn.dtype, (MAX_DEPTH * room,), alignment=64)
+        made = b.alloc("made", turn.dtype, (MAX_ROWS * room,), alignment=64)
+        buffers, steps = (turn.weight, self.panels, made), (0, 0, room)
+        matrices = [Matrix(buffer, lambda number: 0, step) for buffer, step in zip(buffers, steps)]
+        super().__init__(b, plan, (matrices[0], matrices[1], matrices[2]), packing=Packing(MAX_DEPTH * room, 1, False))
+
+    def add(self, taps: Expr, channels: Expr, has_begun: Expr, is_last: Expr) -> None:
+        """Adds the products of some taps of some channels."""
+        self.taps, self.channels, self.has_begun = taps, channels, widen(has_begun, self.plan.lanes)
+        self._part(Products(as_expr(0), self.b.let("depth", channels * taps), 0, is_last))
+
+    def _pack(self, part: Products) -> None:
+        b, plan = self.b, self.plan
+        with self._groups() as group:
+            vectors, first = place_of(group, plan.groups)
+            at = self._packed_at(part, group)
+            with b.loop("inner", minimum(vectors, self.patches.vectors - first)) as inner:
+                to = b.let("to", at + inner * plan.lanes)
+                number = b.let("vector", first + inner)
+                self.patches.pack(
+                    number, self.panels, to, self.size.width, self.turn.read_from, self.taps, self.channels
+                )
+
+    def _strip(self, part: Products, rows: int, row: Expr, tile: Expr) -> Strip:
+        b, turn, left = self.b, self.turn, self.b.let("left", self.plan.rows - row)
+        firsts = [b.let("w", (row + clamped(i, left)) * turn.row_step) for i in range(rows)]
+        return Strip(rows, row, tile, lambda i, k: turn.weight[firsts[i], turn.weight_from[k]])
+
+    def _asking(self, part: Products, strip: Strip, panel: Panel, turns: Any) -> Callable[[Expr], None]:
+        return lambda turn: None
+
+    def _panels(self, part: Products, strip: Strip) -> None:
+        """There is one kind of tile for few rows, which takes what is beside a narrow panel as well."""
+        if strip.rows == self.size.rows:
+            super()._panels(part, strip)
+            return
+        with self._groups() as group:
+            _, first = place_of(group, self.plan.groups)
+            self._tile(part, strip, self._panel(part, self.size.vectors, first, group))
+
+    def _panel(self, part: Products, vectors: int, first: Expr, group: Expr) -> Panel:
+        self.group = group
+        return super()._panel(part, vectors, first, group)
+
+    def _begin(self, part: Products, strip: Strip, firsts: Sequence[Expr]) -> Iterator[Expr]:
+        for i in range(strip.rows):
+            for v in range(len(firsts)):
+                yield masked_load(self.out.buffer, (self._place(strip.row + i, self.group, v),), self.has_begun)
+
+    def _place(self, row: Expr, group: Expr, v: ExprLike) -> Expr:
+        """Where the sums of a row and a panel's vector are: all panels have equal room."""
+        at = row * self.out.row_step + group * self.size.width + v * as_expr(self.plan.lanes)
+        return lanes_from(at, self.plan.lanes)
+
+    def _store(self, part: Products, strip: Strip, firsts: Sequence[Expr], sums: Sequence[Sequence[Expr]]) -> None:
+        if (strip.rows, len(firsts)) != self.size[:2]:
+            self._keep(strip, sums)
+            return
+        with self.b.when(self._is_straight(firsts[0]) & part.is_last):
+            self._write_tile(strip, firsts[0], sums)
+        with self.b.otherwise():
+            self._keep(strip, sums)
+
+    def _keep(self, strip: Strip, sums: Sequence[Sequence[Expr]]) -> None:
+        for i, values in enumerate(sums):
+            for v, value in enumerate(values):
+                self.b.store(self.out.buffer, self._place(strip.row + i, self.group, v), value)
+
+    def _write_tile(self, strip: Strip, first: Expr, sums: Sequence[Sequence[Expr]]) -> None:
+        b, lanes, few, left = self.b, self.plan.lanes, self.size.rows // 2, self.plan.rows - strip.row
+        begin = b.let("begin", self.patches.write_at[first])
+        nonfinite: Expr = const(0, self.dtype)
+        for i, values in enumerate(sums):
+            there = None if i <= few else widen(left > i, lanes)
+            bias, plane = self.turn.row_of_results(strip.row + clamped(i, left))
+            for v, value in enumerate(values):
+                whole = b.let("value", value + bias)
+                b.store(self.turn.out, (plane, lanes_from(begin + v * lanes, lanes)), whole, there)
+                nonfinite = nonfinite + whole * 0.0
+        self.turn.nonfinite.see(nonfinite)
+
+    def _is_straight(self, first: Expr) -> Expr:
+        """Whether the pixels of a whole tile from one on are there, and neighbours, so that it writes them."""
+        at, width = self.patches.write_at, self.size.width
+        last = binary("min", first + width, self.patches.count) - 1
+        return (at[last] - at[first]).equal(width - 1)
+
+    def write_rest(self) -> None:
+        """Writes what tiles did not, with the bias."""
+        b, plan = self.b, self.plan
+        with self._groups() as group:
+            vectors, first = place_of(group, plan.groups)
+            straight = vectors.equal(self.size.vectors) & self._is_straight(first * plan.lanes)
+            written = b.let("written", select(straight, plan.tiles[0][1] * self.size.rows, 0))
+            with b.loop("row", plan.rows - written) as number:
+                row = b.let("row", written + number)
+                bias, plane = self.turn.row_of_results(row)
+                with b.loop("inner", minimum(vectors, self.patches.vectors - first)) as inner:
+                    column = b.let("column", (first + inner) * plan.lanes)
+                    made = self.out.buffer[self._place(row, group, inner)]
+                    self._write(plane, column, b.let("value", made + bias))
+
+    def _write(self, plane: Expr, first: Expr, value: Expr) -> None:
+        b, lanes, patches, out = self.b, self.plan.lanes, self.patches, self.turn.out
         last = b.let("last", binary("min", first + lanes, patches.count) - 1)
         begin = b.let("begin", patches.write_at[first])
         there = b.let("there", lanes_from(first, lanes) < patches.count)
-        self.nonfinite.see(value, there)
+        self.turn.nonfinite.see(value, there)
         with b.when((patches.write_at[last] - begin).equal(last - first)):
-            b.store(self.out, (plane, lanes_from(begin, lanes)), value, there)
+            b.store(out, (plane, lanes_from(begin, lanes)), value, there)
         with b.otherwise():
             at = b.let("at", patches.write_at[lanes_from(first, lanes)])
-            b.store(self.out, (plane, at), value, there)
+            b.store(out, (plane, at), value, there)

@@ -8,13 +8,13 @@ or 0 where that is outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ....te.expr import Expr, ExprLike, as_expr, binary, cast, select
+from ....te.expr import Expr, as_expr, binary, cast, select
 from ....te.loops import Buffer
 from ....te.visit import masked_load
-from ..matrices.open_tile import ceil_div, lanes_from
+from ..tile_walk import ceil_div, lanes_from
 from .window_sum import Part, Windows, parted
 
 
@@ -74,44 +74,34 @@ class Patches:
             b.store(self.write_at, to, lanes_from(write + at * result.across, lanes, result.across))
 
     def pack(
-        self,
-        packed: Buffer,
-        place: Callable[[Expr], tuple[Expr, ExprLike]],
-        offsets: Buffer,
-        taps: Expr,
-        channels: Expr,
+        self, number: Expr, packed: Buffer, to: Expr, step: int, offsets: Buffer, taps: Expr, channels: Expr
     ) -> None:
-        """Packs some taps of some channels: vectors for each k = channel * taps + tap. `tap_y` and `tap_x` say where
-        the taps stand.
-
-        `place` says for a vector of pixels where that of k = 0 goes, and how far it is to the next.
-        `offsets` says for each k where that channel and tap are read, from the element on that the
+        """Packs what some taps of some channels read for a vector of pixels: vectors for each k = channel * taps + tap,
+        the first of which goes `to` a place, and the others so many elements further each. `tap_y` and `tap_x` say
+        where the taps stand, `offsets` for each k where that channel and tap are read, from the element on that the
         tap (0, 0) of the first channel reads.
         """
         b, lanes = self.b, self.lanes
-        with b.loop("vector", self.vectors) as v:
-            first = b.let("first", v * lanes)
-            start, step = place(v)
-            to = b.let("to", start)
-            whole, inside = self._whole(first)
+        first = b.let("first", number * lanes)
+        whole, inside = self._whole(first)
 
-            def copy(k: Expr, at: Expr, mask: Expr, there: Expr) -> None:
-                value = masked_load(self.source, (offsets[k], at), mask)
-                b.store(packed, lanes_from(to + k * step, lanes), value, there)
+        def copy(k: Expr, at: Expr, mask: Expr, there: Expr) -> None:
+            value = masked_load(self.source, (offsets[k], at), mask)
+            b.store(packed, lanes_from(to + k * step, lanes), value, there)
 
-            with b.when(whole & inside):
-                there = b.let("there", lanes_from(first, lanes) < self.count)
-                begin = b.let("begin", self.read_at[first])
-                with b.loop("k", channels * taps) as k:
-                    copy(k, lanes_from(begin, lanes), there, there)
-            with b.otherwise(), self._runs(first, whole) as (at, run), b.loop("tap", taps) as tap:
-                mask = b.let("mask", run & self._inside(first, tap))
-                with b.when(self.images.across.equal(1)), b.loop("channel", channels) as channel:
-                    copy(channel * taps + tap, lanes_from(at, lanes), mask, run)
-                with b.otherwise():
-                    apart = b.let("apart", self.read_at[lanes_from(first, lanes)])
-                    with b.loop("channel", channels) as channel:
-                        copy(channel * taps + tap, apart, mask, run)
+        with b.when(whole & inside):
+            there = b.let("there", lanes_from(first, lanes) < self.count)
+            begin = b.let("begin", self.read_at[first])
+            with b.loop("k", channels * taps) as k:
+                copy(k, lanes_from(begin, lanes), there, there)
+        with b.otherwise(), self._runs(first, whole) as (at, run), b.loop("tap", taps) as tap:
+            mask = b.let("mask", run & self._inside(first, tap))
+            with b.when(self.images.across.equal(1)), b.loop("channel", channels) as channel:
+                copy(channel * taps + tap, lanes_from(at, lanes), mask, run)
+            with b.otherwise():
+                apart = b.let("apart", self.read_at[lanes_from(first, lanes)])
+                with b.loop("channel", channels) as channel:
+                    copy(channel * taps + tap, apart, mask, run)
 
     @contextmanager
     def _runs(self, first: Expr, whole: Expr) -> Iterator[tuple[Expr, Expr]]:

@@ -18,7 +18,7 @@ from ....te.expr import Expr, binary, call, const
 from ....te.extents import greater, lesser, passed
 from ....te.loops import Buffer, Kernel
 from ....te.visit import masked_load
-from ..matrices.open_tile import ceil_div, lanes_from
+from ..tile_walk import ceil_div, lanes_from
 from .window_sum import Buffers, NonFinite, Number, Part, Windows, WindowSum, parted
 
 FEW_OUTPUTS = 4  # of a plane, for which tiles would be mostly empty

@@ -18,8 +18,8 @@ from ....te.build import UNBOUNDED, KernelBuilder
 from ....te.expr import Expr, ExprLike, as_expr, call, cast, const, maximum, minimum, select
 from ....te.extents import passed
 from ....te.loops import Buffer
-from ..matrices.open_tile import lanes_from
 from ..taps import Line, Reach
+from ..tile_walk import lanes_from
 
 Number = Any  # an int or an Extent
 
