@@ -1,5 +1,6 @@
 """A driver of Python whose kernels run as their loops do in the interpreter: whole programs for GPUs without one."""
 
+import gc
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -8,7 +9,8 @@ from weft.codegen.generator import Codegen
 from weft.compiler import backends
 from weft.compiler.backends.cuda import CUDA
 from weft.compiler.groups import forget_groups
-from weft.core.bulk import collector_paused
+from weft.eager import devices
+from weft.eager.functions.around import ALWAYS, LAYERS
 from weft.te.interpret import run_kernel
 
 
@@ -35,7 +37,6 @@ class Interpreted(dict):
         return run
 
 
-@collector_paused  # finalisers of what is collected meanwhile would have streams do what comes after the kernel
 def _interpret(kernel, fake, launched):
     count = len(kernel.buffers)
     places, scalars = launched.parameters[:count], launched.parameters[count : count + len(kernel.scalars)]
@@ -61,3 +62,17 @@ def interpreted(fake):
             del backends._backends["cuda"]
         else:
             backends._backends["cuda"] = before
+
+
+@contextmanager
+def tensors_there(fake):
+    """The same for tensors: at the end nothing is left of them on the device, and calls no longer look for it."""
+    with interpreted(fake):
+        try:
+            yield fake
+        finally:
+            gc.collect()
+            devices.forget()
+            LAYERS[:] = [layer for layer in LAYERS if layer not in ALWAYS]
+            ALWAYS.clear()
+            gc.collect()

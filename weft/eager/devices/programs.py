@@ -85,7 +85,7 @@ class Call:
         """Has kernels use memory where it is in this call."""
         addresses = self._addresses
         for number, memory in zip(self._inputs, memories):
-            addresses[number] = memory.address if memory.size else getattr(memory.owner, "address", 0)
+            addresses[number] = memory.start
         for number, output in zip(self._outputs, made):
             addresses[number] = output.address
         for number, offset in self._arena if scratch is not None else ():

@@ -11,7 +11,7 @@ from ...eager.tensor.tensor import Tensor
 from ...optim.optimizer import Optimizer
 from ...optim.prepared import PreparedStep
 from ...runtime.addresses import address_of
-from .plan import Act, Segment, Table
+from .plan import Act, NativeSegment, Segment, Table
 
 MOST_PREPARATIONS = 8  # after which a step whose optimiser is always another runs as it is
 
@@ -40,14 +40,14 @@ class Update(Act):
         if self.left:
             self.left -= 1
             prepared = PreparedStep.of(self.optimizer, self.params)
-            if prepared is not None:
+            if prepared is not None and isinstance(self.segment, NativeSegment):
                 self.segment.follower = Follower(prepared, self.rows, self.segment, self.row)
 
 
 class Follower:
     """What runs at the end of a program."""
 
-    def __init__(self, prepared: PreparedStep, rows: Sequence[int], segment: Segment, row: int) -> None:
+    def __init__(self, prepared: PreparedStep, rows: Sequence[int], segment: NativeSegment, row: int) -> None:
         self.prepared, self.row = prepared, row
         self.call = segment.executor.repeated(segment.known, prepared.launches)
         made = {number: place for place, number in enumerate(segment.outputs)}
