@@ -150,7 +150,7 @@ def twins(make):
         (Convolutional, "AdamW", {"lr": 0.01}),
     ],
 )
-def test_training_steps(network, optimiser, options, rng):
+def test_training_steps(network, optimiser, options, gpu, rng):
     theirs, ours = twins(network.made)
     optimisers = [getattr(m.optim, optimiser)(n.parameters(), **options) for m, n in ((torch, theirs), (weft, ours))]
 
@@ -172,10 +172,15 @@ def test_training_steps(network, optimiser, options, rng):
         if turn == 3:
             for optimizer in optimisers:
                 optimizer.param_groups[0]["lr"] *= 0.5
-        found = compiled(there(x), there(y))
+        data = there(x), there(y)
+        gpu.calls.clear()
+        found = compiled(*data)
+        calls = list(gpu.calls)
         same(found, plain(torch.tensor(x), torch.tensor(y)), 2e-4)
     assert [p.data_ptr() for p in ours.parameters()] == places
     assert compiled.explain().plans == 1
+    assert calls.count("cuGraphLaunch") == 1
+    assert not {"cuLaunchKernelEx", "cuMemAllocAsync", "cuMemcpyDtoDAsync_v2"} & set(calls)
     for (name, found), wanted in zip(ours.state_dict().items(), theirs.state_dict().values()):
         assert found.is_cuda, name
         np.testing.assert_allclose(found.cpu().numpy(), wanted.numpy(), rtol=2e-3, atol=3e-4, err_msg=name)
@@ -189,6 +194,62 @@ def test_training_steps(network, optimiser, options, rng):
                 np.testing.assert_allclose(
                     states[1][key][name].cpu().numpy(), wanted.numpy(), rtol=2e-3, atol=3e-4, err_msg=name
                 )
+
+
+def stepping(m, model, optimizer):
+    def step(x):
+        optimizer.zero_grad()
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def test_what_an_optimiser_is_told_holds_at_once(gpu, rng):
+    """Other states, groups and hooks have it step by itself once, after the program."""
+    theirs, ours = twins(lambda n: n.Sequential(n.Linear(4, 3), n.Tanh(), n.Linear(3, 2)))
+    make = lambda m, model: m.optim.Adam(
+        [{"params": model[0].parameters(), "lr": 0.05}, {"params": model[2].parameters(), "betas": (0.8, 0.9)}]
+    )
+    optimisers = make(torch, theirs), make(weft, ours)
+    plain, compiled = stepping(torch, theirs, optimisers[0]), weft.compile(stepping(weft, ours, optimisers[1]))
+    hooked, launches = [], []
+    for turn in range(12):
+        x = numbers(rng, 5, 4)
+        if turn == 4:
+            for optimizer in optimisers:
+                optimizer.load_state_dict(optimizer.state_dict())
+        if turn == 7:
+            handle = optimisers[1].register_step_post_hook(lambda *_: hooked.append(1))
+        if turn == 9:
+            handle.remove()
+        data = there(x)
+        gpu.calls.clear()
+        compiled(data)
+        launches.append((gpu.calls.count("cuGraphLaunch"), "cuLaunchKernelEx" in gpu.calls))
+        plain(torch.tensor(x))
+        for found, wanted in zip(ours.parameters(), theirs.parameters()):
+            same(found, wanted, 1e-4)
+            same(found.grad, wanted.grad, 1e-4)
+    assert hooked == [1, 1]
+    assert [turn for turn, (_, kernels) in enumerate(launches) if kernels] == [0, 1, 4, 7, 8]
+    assert {graphs for graphs, _ in launches} == {1}
+
+
+def test_gradients_that_somebody_keeps(rng):
+    theirs, ours = twins(lambda n: n.Linear(4, 3))
+    optimisers = [m.optim.SGD(model.parameters(), lr=0.1) for m, model in ((torch, theirs), (weft, ours))]
+    plain, compiled = stepping(torch, theirs, optimisers[0]), weft.compile(stepping(weft, ours, optimisers[1]))
+    kept = []
+    for _ in range(6):
+        x = numbers(rng, 5, 4)
+        plain(torch.tensor(x))
+        compiled(there(x))
+        kept.append((ours.weight.grad, theirs.weight.grad))
+    for found, wanted in kept:
+        same(found, wanted, 1e-4)
 
 
 def test_a_transformer_block_with_dropout_draws_what_pytorch_draws(rng):

@@ -210,6 +210,8 @@ class Compiled:
                 return self._as_it_is(why, recorder, args, kwargs)
             recorder.path.finish = finish
             if plan is None:
+                if recorder.dropped:  # first of all, so that new ones may have their memory
+                    path.steps.insert(0, SetGrads([(tensor, None) for tensor in recorder.dropped]))
                 plan = Plan(path, recorder, Guards(reached, recorder.guards))
                 kind = self.plans.find(key, list)
                 kind.append(plan)

@@ -4,7 +4,7 @@ piece between steps of the host. What is written to memory that others see is wr
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from ...eager.devices.calls import write
 from ...eager.devices.copies import copy_kernel_of
 from ...eager.devices.memory import OnDevice, empty_on
+from ...optim.prepared_there import StepThere
 from ...runtime.cuda.executor import CudaExecutor
 from ...runtime.cuda.graph import PreparedKernel
 from ...runtime.cuda.repeated import Place, Repeated
@@ -50,7 +51,10 @@ class DeviceSegment(Segment):
             for place, number in enumerate(self.outputs)
             if place not in self.written
         ]
+        self.follower: DeviceFollower | None = None
         self._spaces: deque[_Space] = deque()  # that no call has
+
+        self._rows = [number for _, number, *_ in self.results]
 
     def _buffers(self, spec: Any) -> Buffers:
         return Buffers(partial(empty_on, self.context.index, spec.extents, spec.dtype))
@@ -60,21 +64,27 @@ class DeviceSegment(Segment):
         return not self.executor.has_host_steps
 
     def run(self, table: Table) -> None:
+        made = [buffers.take() for *_, buffers in self.results]
+        follower = self.follower
+        then = None if follower is None else follower.begin(table, dict(zip(self._rows, made)))
+        spaces = self._spaces if follower is None or then is None else follower.spaces
         try:
-            space = self._spaces.pop()
+            space = spaces.pop()
         except IndexError:
-            space = _Space(self)
+            space = _Space(self, None if follower is None or then is None else follower.prepared)
         places, held = {}, []
         for place, number, known in self.moving:
             memory = space.there(place, table[number] if known is None else known)
             held.append(memory)
             places[place] = _place(memory)
-        made = [buffers.take() for *_, buffers in self.results]
         for (place, *_), buffer in zip(self.results, made):
             places[place] = Place(buffer.address, buffer.owner)
-        space.repeated.run(places, current_stream(self.context.index))
-        self._spaces.append(space)
+        space.repeated.run(places, current_stream(self.context.index), then)
+        spaces.append(space)
         self._put(table, made)
+        if follower is not None and then is not None:
+            self._spaces.clear()  # what runs without an update will hardly be wanted again
+            follower.end(table)
 
     def _put(self, table: Table, made: Sequence[Buffer]) -> None:
         """Has results where they belong."""
@@ -88,10 +98,29 @@ class DeviceSegment(Segment):
             buffers.kept.append(buffer)
 
 
+class DeviceFollower:
+    """The step of an optimiser at the end of a program: it is in the same graph."""
+
+    def __init__(self, prepared: StepThere, rows: Sequence[int], row: int) -> None:
+        self.prepared, self.rows, self.row = prepared, list(rows), row
+        self.spaces: deque[_Space] = deque()
+
+    def begin(self, table: Table, made: Mapping[int, Buffer]) -> dict[int, Place] | None:
+        """The places of gradients; None where the optimiser is to step itself."""
+        grads = [made[number].array if number in made else table[number] for number in self.rows]
+        if not all([grad.is_dense for grad in grads]) or not self.prepared.is_ready():
+            return None
+        return self.prepared.begin(grads)
+
+    def end(self, table: Table) -> None:
+        self.prepared.end()
+        table[self.row] = True
+
+
 class _Space:
     """What one call at a time uses."""
 
-    def __init__(self, segment: DeviceSegment) -> None:
+    def __init__(self, segment: DeviceSegment, then: StepThere | None) -> None:
         self._index = segment.context.index
         self._homes: dict[int, OnDevice] = {}  # of inputs that come from the host
         fixed = {place: _place(memory) for place, memory in segment.fixed.items()}
@@ -103,7 +132,8 @@ class _Space:
             if memory.size:
                 copies.append(copy_kernel_of(segment.context, memory, apart))
             self._held += [apart, memory]
-        self.repeated = Repeated(segment.executor, fixed, copies)
+        behind = None if then is None or then.update is None else then.update.repeated()
+        self.repeated = Repeated(segment.executor, fixed, copies, behind)
 
     def there(self, place: int, memory: Any) -> OnDevice:
         """An input as kernels read it."""

@@ -17,7 +17,7 @@ from ...eager.autograd.backward import grad as gradients_of
 from ...eager.autograd.modes import enable_grad, modes
 from ...eager.autograd.node import FREED, Grad, Meta, Node
 from ...eager.devices.calls import CALLS, host_of
-from ...eager.devices.memory import uploaded
+from ...eager.devices.memory import empty_on
 from ...eager.recording import part_of_memory
 from ...eager.tensor.tensor import Tensor, untraced, wrap
 from ...runtime.addresses import address_of
@@ -131,6 +131,7 @@ class Host:
         """What it gives may be wanted on the GPU of a number."""
         self.function, self.inputs, self.output, self.index = function, inputs, output, index
         self.meta: Meta | None = None  # of the first
+        self.buffers: Buffers | None = None  # on the GPU
 
     def run(self, table: Table) -> None:
         made = self.function(*[host_of(seen.of(table)) for seen in self.inputs])
@@ -140,8 +141,13 @@ class Host:
                 f"a step on the host gave {made.dtype}{list(made.shape)}",
                 why=f"it gave {dtype}{list(shape)} when the function was traced",
             )
-        made = np.require(made, requirements="C")
-        table[self.output] = made if self.index is None else uploaded(self.index, made)
+        table[self.output] = np.require(made, requirements="C")
+        if self.index is not None:
+            self.buffers = self.buffers or Buffers(partial(empty_on, self.index, shape, dtype))
+            buffer = self.buffers.take()
+            buffer.array.write(made)
+            table[self.output] = buffer.array
+            self.buffers.kept.append(buffer)
 
 
 class Act:

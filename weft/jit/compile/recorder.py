@@ -92,6 +92,7 @@ class Recorder(Recording):
         self.held: list[Any] = []  # stand-ins that the results are
         self.asked: set[int] = set()
         self.settled: set[int] = set()
+        self.dropped: list[Tensor] = []  # whose gradients nothing asks for that they had before
         self.breaks: list[Break] = []
         self.lines: dict[str, str] = {}  # of the user's, by the names of nodes that were made there
         self.generators: dict[int, tuple[Any, Any]] = {}  # those that draw, with what they were before
@@ -362,6 +363,9 @@ class Recorder(Recording):
 
     def sets_grad(self, tensor: Tensor) -> None:
         """Told when the gradient of a tensor is replaced, whatever it was."""
+        outside = self.outsiders.get(id(tensor))
+        if id(tensor) not in self.asked and outside is not None and outside.argument is None:
+            self.dropped.append(tensor)
         self.asked.add(id(tensor))
         self.settled.add(id(tensor))
 

@@ -10,7 +10,9 @@ from typing import Any
 from ...eager.tensor.tensor import Tensor
 from ...optim.optimizer import Optimizer
 from ...optim.prepared import PreparedStep
+from ...optim.prepared_there import StepThere
 from ...runtime.addresses import address_of
+from .device_segment import DeviceFollower, DeviceSegment
 from .plan import Act, NativeSegment, Segment, Table
 
 MOST_PREPARATIONS = 8  # after which a step whose optimiser is always another runs as it is
@@ -39,9 +41,15 @@ class Update(Act):
         self.segment.follower = None
         if self.left:
             self.left -= 1
-            prepared = PreparedStep.of(self.optimizer, self.params)
-            if prepared is not None and isinstance(self.segment, NativeSegment):
-                self.segment.follower = Follower(prepared, self.rows, self.segment, self.row)
+            self.segment.follower = self._follower()
+
+    def _follower(self) -> Follower | DeviceFollower | None:
+        if isinstance(self.segment, DeviceSegment):
+            there = StepThere.of(self.optimizer, self.params)
+            return None if there is None else DeviceFollower(there, self.rows, self.row)
+        assert isinstance(self.segment, NativeSegment)
+        prepared = PreparedStep.of(self.optimizer, self.params)
+        return None if prepared is None else Follower(prepared, self.rows, self.segment, self.row)
 
 
 class Follower:
