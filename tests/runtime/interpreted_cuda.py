@@ -17,11 +17,12 @@ from weft.te.interpret import run_kernel
 class Recording(Codegen):
     """Code generation that remembers what each kernel was made from."""
 
-    kernels = {}  # by name: one text may be that of several kernels, whose buffers are declared otherwise
+    kernels = {}  # by name, with their maps: one text may be that of several kernels, which declare buffers otherwise
 
     def code(self, kernel, code):
-        self.kernels.setdefault(kernel.name, []).append(kernel)
-        return super().code(kernel, code)
+        made = super().code(kernel, code)
+        self.kernels.setdefault(kernel.name, []).append((kernel, made.maps))
+        return made
 
 
 class Interpreted(dict):
@@ -29,12 +30,20 @@ class Interpreted(dict):
 
     def __missing__(self, name):
         def run(fake, launched):
-            for kernel in Recording.kernels[name][:-1]:
+            *others, last = [k for k, maps in Recording.kernels[name] if _shown(k, maps, fake, launched)]
+            for kernel in others:
                 with suppress(InvalidValue, OutOfRange):
                     return _interpret(kernel, fake, launched)
-            return _interpret(Recording.kernels[name][-1], fake, launched)
+            return _interpret(last, fake, launched)
 
         return run
+
+
+def _shown(kernel, maps, fake, launched):
+    """Whether the tensor maps of a launch show what a kernel reads by them."""
+    given = launched.parameters[len(kernel.buffers) + len(kernel.scalars) :]
+    pairs = [(fake.map_of(one).dims, other.dims) for one, other in zip(given, maps, strict=True)]
+    return all(type(b) is not int or a == b for one, other in pairs for a, b in zip(one, other))
 
 
 def _interpret(kernel, fake, launched):
@@ -43,7 +52,13 @@ def _interpret(kernel, fake, launched):
     memories = [fake.view(fake.word(place)) for place in places]
     fitting = [len(m) // b.dtype.itemsize * b.dtype.itemsize for m, b in zip(memories, kernel.buffers)]
     arrays = [m[:size].view(b.dtype) for m, size, b in zip(memories, fitting, kernel.buffers)]
-    run_kernel(kernel, arrays, [fake.word(scalar) for scalar in scalars])
+    before = [array.copy() for array in arrays]
+    try:
+        run_kernel(kernel, arrays, [fake.word(scalar) for scalar in scalars])
+    except (InvalidValue, OutOfRange):  # another kernel of this text runs from the start: some write what they read
+        for array, values in zip(arrays, before):
+            array[:] = values
+        raise
 
 
 @contextmanager
