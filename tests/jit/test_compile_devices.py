@@ -238,6 +238,18 @@ def test_what_an_optimiser_is_told_holds_at_once(gpu, rng):
     assert {graphs for graphs, _ in launches} == {1}
 
 
+def test_no_kernel_is_told_anew_where_nothing_moves(gpu, rng):
+    _, ours = twins(Perceptron.made)
+    compiled = weft.compile(stepping(weft, ours, weft.optim.Adam(ours.parameters())))
+    x = there(numbers(rng, 4, 10))
+    for _ in range(5):
+        gpu.calls.clear()
+        compiled(x)
+    assert "cuGraphExecKernelNodeSetParams_v2" not in gpu.calls
+    assert gpu.calls.count("cuGraphLaunch") == 1
+    assert len(gpu.calls) < 12
+
+
 def test_gradients_that_somebody_keeps(rng):
     theirs, ours = twins(lambda n: n.Linear(4, 3))
     optimisers = [m.optim.SGD(model.parameters(), lr=0.1) for m, model in ((torch, theirs), (weft, ours))]

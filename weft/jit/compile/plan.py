@@ -57,12 +57,12 @@ class Buffers:
         kept = self.kept
         for _ in range(len(kept)):
             try:
-                buffer = kept.popleft()
+                buffer = kept.pop()  # the last used, whose address native code and graphs know
             except IndexError:  # another thread has it
                 break
             if getrefcount(buffer.array) == buffer.count and getrefcount(buffer.owner) == buffer.owner_count:
                 return buffer  # nobody else has it
-            kept.append(buffer)
+            kept.appendleft(buffer)
         return Buffer(self._make)
 
 

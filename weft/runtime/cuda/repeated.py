@@ -38,6 +38,7 @@ class Repeated:
         self._arena_bytes = known(executor.program.plan.arena_bytes)
         self._first = [(self._space.slot(number), place.address) for number, place in fixed.items()]
         self._fixed = list({id(place.memory): place.memory for place in fixed.values()}.values())
+        self._arena_at = 0
         self._borrowed = [memory for memory in self._fixed if isinstance(memory, Borrowed)]
         self._uses = [memory.uses for memory in self._fixed]
         self._streams = {memory.stream.handle for memory in self._fixed}
@@ -61,8 +62,9 @@ class Repeated:
         for place in moving.values():
             place.memory.ready_on(stream)
         places = [(space.slot(number), place.address) for number, place in moving.items()]
-        space.place([*self._first, *space.in_arena(arena), *places])
-        self._first = []
+        between = [] if arena.address == self._arena_at else space.in_arena(arena)
+        space.place([*self._first, *between, *places])
+        self._first, self._arena_at = [], arena.address
         return arena
 
     def _end(self, arena: Arena, moving: Places, stream: Stream) -> None:
