@@ -444,3 +444,49 @@ def test_memory_goes_with_the_function(gpu, rng):
 def test_errors_of_programs_are_typed():
     with pytest.raises(Error):
         weft.compile(lambda x: x @ x)(weft.ones(2, 3, device="cuda"))
+
+
+def test_transforms(rng):
+    slopes = weft.compile(weft.vmap(weft.func.grad(lambda x: (x**3).sum())), fullgraph=True)
+    for _ in range(2):
+        x = numbers(rng, 3, 2)
+        same(slopes(there(x)), 3 * torch.tensor(x) ** 2)
+
+
+def test_a_recurrent_layer(rng):
+    theirs, ours = twins(lambda n: n.LSTM(3, 4, batch_first=True))
+    compiled = weft.compile(ours)
+    for _ in range(2):
+        x = numbers(rng, 2, 3, 3)
+        found, wanted = compiled(there(x))[0], theirs(torch.tensor(x))[0]
+        same(found, wanted)
+        found.square().sum().backward()
+        wanted.square().sum().backward()
+    for found, wanted in zip(ours.parameters(), theirs.parameters()):
+        same(found.grad, wanted.grad, 1e-4)
+
+
+def test_gradients_add_up(rng):
+    theirs, ours = twins(lambda n: n.Linear(4, 3))
+
+    def loss_of(model):
+        def loss(x):
+            made = (model(x) ** 2).mean()
+            made.backward()
+            return made
+
+        return loss
+
+    compiled, plain = weft.compile(loss_of(ours)), loss_of(theirs)
+    for _ in range(4):
+        x = numbers(rng, 5, 4)
+        same(compiled(there(x)), plain(torch.tensor(x)), 1e-4)
+    same(ours.weight.grad, theirs.weight.grad, 1e-4)
+
+
+def test_what_has_no_kernel_is_a_step_of_the_host(rng):
+    solved = weft.compile(lambda x: weft.linalg.inv(x) @ x + weft.fft.fft(x).abs())
+    for _ in range(2):
+        x = numbers(rng, 3, 3)
+        same(solved(there(x)), torch.eye(3) + torch.fft.fft(torch.tensor(x)).abs(), 1e-4)
+    assert solved.explain().eager is None
