@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from weft.core.bulk import collector_paused
 from weft.runtime.cuda.driver import SIGNATURES
 
 FIRST_ADDRESS = 0x7F00_0000_0000_0000  # beyond what a process can map
@@ -362,6 +363,7 @@ class FakeCuda:
         self.queues[key].append(operation)
         return operation
 
+    @collector_paused  # finalisers would wait for streams that are in the middle of something
     def drain(self, stream):
         """Has a stream do what it was given, and the host wait for it."""
         queue = self.queue(stream)
@@ -369,6 +371,7 @@ class FakeCuda:
             queue.pop(0)()
         _join(self.host, self.clocks.get((self.context, getattr(stream, "value", stream) or 0), {}))
 
+    @collector_paused
     def drain_all(self):
         for context, handle in list(self.queues):
             if context == self.context:
@@ -398,6 +401,7 @@ class FakeCuda:
             _join(self.clocks[self.context, getattr(stream, "value", stream) or 0], record["clock"])
         return 0
 
+    @collector_paused
     def _passed(self, owner, marker):
         """Does what a stream was given before a mark."""
         queue = self.queues.get(owner, [])

@@ -1,5 +1,6 @@
 """A driver of Python whose kernels run as their loops do in the interpreter: whole programs for GPUs without one."""
 
+import gc
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -8,18 +9,20 @@ from weft.codegen.generator import Codegen
 from weft.compiler import backends
 from weft.compiler.backends.cuda import CUDA
 from weft.compiler.groups import forget_groups
-from weft.core.bulk import collector_paused
+from weft.eager import devices
+from weft.eager.functions.around import ALWAYS, LAYERS
 from weft.te.interpret import run_kernel
 
 
 class Recording(Codegen):
     """Code generation that remembers what each kernel was made from."""
 
-    kernels = {}  # by name: one text may be that of several kernels, whose buffers are declared otherwise
+    kernels = {}  # by name, with their maps: one text may be that of several kernels, which declare buffers otherwise
 
     def code(self, kernel, code):
-        self.kernels.setdefault(kernel.name, []).append(kernel)
-        return super().code(kernel, code)
+        made = super().code(kernel, code)
+        self.kernels.setdefault(kernel.name, []).append((kernel, made.maps))
+        return made
 
 
 class Interpreted(dict):
@@ -27,22 +30,35 @@ class Interpreted(dict):
 
     def __missing__(self, name):
         def run(fake, launched):
-            for kernel in Recording.kernels[name][:-1]:
+            *others, last = [k for k, maps in Recording.kernels[name] if _shown(k, maps, fake, launched)]
+            for kernel in others:
                 with suppress(InvalidValue, OutOfRange):
                     return _interpret(kernel, fake, launched)
-            return _interpret(Recording.kernels[name][-1], fake, launched)
+            return _interpret(last, fake, launched)
 
         return run
 
 
-@collector_paused  # finalisers of what is collected meanwhile would have streams do what comes after the kernel
+def _shown(kernel, maps, fake, launched):
+    """Whether the tensor maps of a launch show what a kernel reads by them."""
+    given = launched.parameters[len(kernel.buffers) + len(kernel.scalars) :]
+    pairs = [(fake.map_of(one).dims, other.dims) for one, other in zip(given, maps, strict=True)]
+    return all(type(b) is not int or a == b for one, other in pairs for a, b in zip(one, other))
+
+
 def _interpret(kernel, fake, launched):
     count = len(kernel.buffers)
     places, scalars = launched.parameters[:count], launched.parameters[count : count + len(kernel.scalars)]
     memories = [fake.view(fake.word(place)) for place in places]
     fitting = [len(m) // b.dtype.itemsize * b.dtype.itemsize for m, b in zip(memories, kernel.buffers)]
     arrays = [m[:size].view(b.dtype) for m, size, b in zip(memories, fitting, kernel.buffers)]
-    run_kernel(kernel, arrays, [fake.word(scalar) for scalar in scalars])
+    before = [array.copy() for array in arrays]
+    try:
+        run_kernel(kernel, arrays, [fake.word(scalar) for scalar in scalars])
+    except (InvalidValue, OutOfRange):  # another kernel of this text runs from the start: some write what they read
+        for array, values in zip(arrays, before):
+            array[:] = values
+        raise
 
 
 @contextmanager
@@ -61,3 +77,17 @@ def interpreted(fake):
             del backends._backends["cuda"]
         else:
             backends._backends["cuda"] = before
+
+
+@contextmanager
+def tensors_there(fake):
+    """The same for tensors: at the end nothing is left of them on the device, and calls no longer look for it."""
+    with interpreted(fake):
+        try:
+            yield fake
+        finally:
+            gc.collect()
+            devices.forget()
+            LAYERS[:] = [layer for layer in LAYERS if layer not in ALWAYS]
+            ALWAYS.clear()
+            gc.collect()

@@ -40,8 +40,7 @@ class ModelSource(NamedTuple):
     @property
     def passes(self) -> tuple[str, ...]:
         """Those that run for its precision, whatever the level."""
-        chosen = backend_of(self.target).precisions[self.precision]
-        return (*chosen.passes, *(name for name, holds in chosen.further.items() if holds(self.target)))
+        return passes_for(self.precision, self.target)
 
     def __repr__(self) -> str:
         return f"ModelSource({self.symbol!r} with {len(self.params)} parameters for {self.target.isa})"
@@ -61,6 +60,18 @@ def checked_precision(precision: object, target: Target) -> str:
         names = ", ".join(map(repr, known))
         raise InvalidValue(f"precision {precision!r}", why=f"on a target of kind {target.kind!r} it is one of {names}")
     return str(precision)
+
+
+def passes_for(precision: str, target: Target) -> tuple[str, ...]:
+    """The passes that see to a precision on a target."""
+    chosen = backend_of(target).precisions[precision]
+    return (*chosen.passes, *(name for name, holds in chosen.further.items() if holds(target)))
+
+
+def computing_in(precision: str, target: Target) -> Target:
+    """The target with the options of a precision."""
+    options = backend_of(target).precisions[precision].options
+    return target.changed(**options) if options else target
 
 
 def packed(source: ModelSource) -> tuple[str, bytes]:

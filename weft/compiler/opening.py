@@ -27,7 +27,7 @@ from .backends import backend_of
 from .initial_values import initialised
 from .kept.models import KeptFile
 from .model import CompiledModel, Front, InputSpec, Reader, ReadModel
-from .model_source import ModelSource, checked_precision, checked_specialise, packed, unpacked
+from .model_source import ModelSource, checked_precision, checked_specialise, computing_in, packed, unpacked
 from .mutation import written_variables
 from .parts.schedule import Schedule
 from .prepare import as_arrays
@@ -53,8 +53,7 @@ def source_of(
         raise InvalidValue(f"opt_level {opt_level!r}", why="it is 0, 1, 2 or 3")
     chosen = Target.create(target)
     numbers = checked_precision(precision, chosen)
-    options = backend_of(chosen).precisions[numbers].options
-    chosen = chosen.changed(**options) if options else chosen
+    chosen = computing_in(numbers, chosen)
     _check_runtime(chosen, threads)
     dtypes = _given_dtypes(dtype)
     symbol, own_params, shapes = _model(model, given_shapes(shape))

@@ -21,8 +21,8 @@ from ..ops.shape.part import PartAttrs
 from ..ops.shape.transform import TransposeAttrs
 from ..ops.shape.views import ReshapeAttrs
 from .autograd.view_writes import Pick, Place
-from .tensor.device import CPU
-from .tensor.memory import Array, LaidOut, positions_by, start_of
+from .tensor.device import device, numbered
+from .tensor.memory import Array, LaidOut, index_of, positions_by, start_of
 from .tensor.tensor import Tensor, wrap
 
 _RESHAPE, _TRANSPOSE, _BROADCAST, _PART, _PART_GRAD, _TAKE, _WHERE, _SCATTER = (
@@ -32,13 +32,14 @@ _RESHAPE, _TRANSPOSE, _BROADCAST, _PART, _PART_GRAD, _TAKE, _WHERE, _SCATTER = (
 
 
 class Storage:
-    """The memory that stand-ins are views of: what is in it now, as an entry of the graph."""
+    """The memory that stand-ins are views of: what is in it now, as an entry of the graph. `index` is the number of the
+    GPU that it is on, None on the processor."""
 
-    __slots__ = ("__weakref__", "entry", "layout", "number", "real", "recording")
+    __slots__ = ("__weakref__", "entry", "index", "layout", "number", "real", "recording")
 
-    def __init__(self, recording: Recording, entry: NodeEntry, layout: Array) -> None:
-        self.recording, self.entry, self.layout = recording, entry, layout
-        self.real: Array | None = None  # the values of the entry, where they are known
+    def __init__(self, recording: Recording, entry: NodeEntry, layout: Array, index: int | None = None) -> None:
+        self.recording, self.entry, self.layout, self.index = recording, entry, layout, index
+        self.real: Any = None  # the values of the entry, where they are known
         self.number = recording.storages
         recording.storages += 1
         recording.live.add(self)
@@ -61,7 +62,8 @@ class StandIn(LaidOut):
     # What tensors ask of memory.
 
     base = property(lambda self: self.source)
-    device = property(lambda self: CPU)
+    index = property(lambda self: self.storage.index)
+    device = property(lambda self: numbered(self.storage.index))
 
     def __getitem__(self, index: Any) -> StandIn:
         """A part by whole numbers, slices, new axes and dots."""
@@ -123,7 +125,7 @@ class StandIn(LaidOut):
 
     def copy(self) -> StandIn:
         """The same values in memory of its own, with its elements in order."""
-        return self.storage.recording.value(self.shape, self.dtype, self.entry())
+        return self.storage.recording.value(self.shape, self.dtype, self.entry(), self.index)
 
     def _view(self, seen: Array, op: Op, params: Any) -> StandIn:
         if op is _RESHAPE:
@@ -192,14 +194,17 @@ class StandIn(LaidOut):
     def values(self) -> Array:
         """The values, which are computed now if they can be."""
         whole = self.storage.recording.values(self.storage)
-        return part_of_memory(whole, self.layout, self.storage.layout)
+        found: Array = part_of_memory(whole, self.layout, self.storage.layout)
+        return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return self.values()
 
 
-def part_of_memory(memory: Array, view: Array, whole: Array) -> Array:
+def part_of_memory(memory: Any, view: Array, whole: Array) -> Any:
     """The part of memory that a view is of a whole that lies as the memory does."""
+    if not isinstance(memory, np.ndarray):
+        return memory.part(view.shape, view.dtype, start_of(view) - start_of(whole), view.strides)
     if not view.size:
         return np.empty(view.shape, view.dtype)
     owner = memory
@@ -215,6 +220,7 @@ class Recording:
     that are asked for, depends on what it is for."""
 
     records = False  # whether autograd's graph, too, is left to it
+    inside = False  # whether a call of a function on tensors of a device is under way
 
     def __init__(self) -> None:
         self.storages = 0
@@ -232,8 +238,21 @@ class Recording:
             shapes = ", ".join(f"{dtype}{list(shape or ())}" for shape, dtype, *_ in given)
             raise RunError(f"{op.name} cannot be applied to {shapes}", why=error.what) from None
         node = self.node(op, params, [self.entry_of(tensor) for tensor in inputs]).node
+        index = index_of([tensor._array for tensor in inputs])
         shown = facts[: node.num_visible_outputs]
-        return [wrap(self.value(fact.shape, fact.dtype, NodeEntry(node, at))) for at, fact in enumerate(shown)]
+        return [wrap(self.value(fact.shape, fact.dtype, NodeEntry(node, at), index)) for at, fact in enumerate(shown)]
+
+    def moved(self, tensor: Tensor, where: device) -> StandIn:
+        """A copy of a tensor on another device."""
+        raise self._stays("moved")
+
+    def bring(self, tensor: Tensor, index: int) -> None:
+        """Has a tensor that was just made be on the GPU of a number."""
+        raise self._stays("made on a device")
+
+    def _stays(self, what: str) -> RunError:
+        self.decline(f"a tensor is {what}")
+        return RunError(f"a tensor is {what} where that is not recorded")
 
     def decline(self, why: str) -> None:
         """Said by a function that looks at more than shapes and dtypes."""
@@ -255,16 +274,17 @@ class Recording:
             self.decline("a part of complex numbers is written to")
         flat = self.node(_RESHAPE, ReshapeAttrs(shape=(-1,)), [self.entry_of(tensor)])
         positions, size = region.positions(), math.prod(region.base_shape)
+        index = index_of([tensor._array])
         if kind is Pick:
             made = self.node(_TAKE, TakeAttrs(axis=None), [flat, self.constant(positions)])
-            return self.value(region.shape, region.dtype, made)
+            return self.value(region.shape, region.dtype, made, index)
         zeros, places = np.zeros(size, region.dtype), self.constant(positions.reshape(1, -1))
         if kind is Place:
             made = self.node(_SCATTER, None, [self.constant(zeros), places, flat])
         else:
             made = self.node(_SCATTER, None, [flat, places, self.constant(zeros[: positions.size])])
         made = self.node(_RESHAPE, ReshapeAttrs(shape=region.base_shape), [made])
-        return self.value(region.base_shape, region.base_dtype, made)
+        return self.value(region.base_shape, region.base_dtype, made, index)
 
     # What it makes.
 
@@ -272,10 +292,10 @@ class Recording:
         self.nodes += 1
         return NodeEntry(Node(op, f"{op.name.strip('_')}{self.nodes}", op.attributes(params), inputs, params=params))
 
-    def value(self, shape: Any, dtype: DType | None, entry: NodeEntry) -> StandIn:
-        """Memory of its own for an entry."""
+    def value(self, shape: Any, dtype: DType | None, entry: NodeEntry, index: int | None = None) -> StandIn:
+        """Memory of its own for an entry, on the GPU of a number or on the processor."""
         layout = np.empty(shape, dtype)
-        return StandIn(layout, Storage(self, entry, layout))
+        return StandIn(layout, Storage(self, entry, layout, index))
 
     def entry_of(self, tensor: Tensor) -> NodeEntry:
         memory = tensor._array

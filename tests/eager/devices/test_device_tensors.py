@@ -269,16 +269,6 @@ def test_what_has_no_kernel_goes_to_the_host():
         weft.tensor(x).cuda()[weft.tensor([4]).cuda()]
 
 
-def test_compiled_functions_run_as_they_are():
-    double = weft.compile(lambda x: x * 2 + 1)
-    same(double(weft.ones(3, device="cuda")), torch.full((3,), 3.0))
-    assert double(weft.ones(3)).tolist() == [3, 3, 3]
-    assert double.explain().plans == 1
-    scale = weft.ones(3, device="cuda")
-    with pytest.warns(UserWarning, match="a tensor is on 'cuda:0'"):
-        same(weft.compile(lambda x: scale * x)(2.0), torch.full((3,), 2.0))
-
-
 def test_mixed_precision():
     """Which functions run in which dtype on GPUs is in PyTorch's documentation of autocast."""
     x = numbers(8, 16)

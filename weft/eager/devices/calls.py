@@ -19,8 +19,9 @@ from ..autograd.modes import modes
 from ..autograd.view_writes import Clear, Pick
 from ..dispatch import OpKernel, computed, is_shape_alone, kernel_of
 from ..functions.around import Args, Kwargs, Rest
+from ..recording import StandIn
 from ..tensor.device import CPU, device, located
-from ..tensor.memory import Array, array_of, start_of
+from ..tensor.memory import Array, array_of, index_of, start_of
 from ..tensor.tensor import Tensor, tensor_of, wrap
 from .copies import copy_elements
 from .memory import OnDevice, empty_on, laid_out, uploaded
@@ -92,6 +93,10 @@ class Calls:
         return made
 
     # What recordings are asked, too.
+
+    def bring(self, tensor: Tensor, index: int) -> None:
+        """Has a tensor that the host computed be on a device."""
+        tensor._array = uploaded(index, array_of(tensor))
 
     def made(self, tensor: Tensor) -> None:
         """Told of every tensor that is made meanwhile."""
@@ -168,8 +173,10 @@ def applied(op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor] | Non
 
 
 def around(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
-    """The layer around calls of functions: one with tensors of a device runs there, and so are its results."""
-    if modes.trace is not None:
+    """The layer around calls of functions: one with tensors of a device runs there, and so are its results. While a
+    function is recorded, the same is said of stand-ins."""
+    trace = modes.trace
+    if trace is not None and getattr(trace, "inside", True):
         return rest(args, kwargs)
     tensors = tensors_in(args)
     if kwargs:
@@ -179,7 +186,10 @@ def around(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
         return rest(args, kwargs)
     if not is_alike and name not in MIXING and not name.endswith("Backward0"):
         check_alike(name, tensors)
-    modes.trace = CALLS
+    if trace is None:
+        modes.trace = CALLS
+    else:
+        trace.inside = True
     try:
         made = rest(args, kwargs)
         stays = name in LEAVING or (name in MIXING and tensors[0].is_cpu)
@@ -187,19 +197,22 @@ def around(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
             bring(made, index)
         return made
     finally:
-        modes.trace = None
+        if trace is None:
+            modes.trace = None
+        else:
+            trace.inside = False
 
 
 def _where(tensors: Sequence[Tensor]) -> tuple[int | None, bool]:
     """The device that some tensors are on, if one is, and whether all are there."""
     found, is_alike = None, True
     for tensor in tensors:
-        memory: Any = tensor._array
-        if type(memory) is not OnDevice:
+        number = index_of((tensor._array,))
+        if number is None:
             is_alike = False
         elif found is None:
-            found = memory.index
-        elif memory.index != found:
+            found = number
+        elif number != found:
             is_alike = False
     return found, is_alike
 
@@ -212,8 +225,9 @@ def _asks_for_host(kwargs: Kwargs) -> bool:
 def bring(made: Any, index: int) -> None:
     """Has results that the host computed on the device of the others."""
     for tensor in tensors_in((made,)):
-        if type(tensor._array) is np.ndarray:
-            tensor._array = uploaded(index, tensor._array)
+        memory = tensor._array
+        if type(memory) is np.ndarray or (isinstance(memory, StandIn) and memory.index is None):
+            modes.trace.bring(tensor, index)
 
 
 def tensors_in(values: Sequence[Any], depth: int = 4) -> list[Tensor]:
@@ -225,15 +239,6 @@ def tensors_in(values: Sequence[Any], depth: int = 4) -> list[Tensor]:
         elif isinstance(value, (tuple, list)) and depth:
             found += tensors_in(value, depth - 1)
     return found
-
-
-def index_of(memories: Sequence[Any]) -> int | None:
-    """The number of the device that memory is on, if some is."""
-    for memory in memories:
-        if isinstance(memory, OnDevice):
-            number: int = memory.index
-            return number
-    return None
 
 
 def check_alike(name: str, tensors: Sequence[Tensor]) -> None:

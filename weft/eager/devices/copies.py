@@ -104,6 +104,11 @@ def _overlap(target: Array, source: Array) -> bool:
     return np.may_share_memory(target, source)
 
 
+def copy_kernel_of(context: Context, target: Any, source: Any) -> PreparedKernel:
+    """What copies elements of memory of a device, to be launched together with others."""
+    return _prepared(context, walk_of(target.layout, source.layout), target.layout, source.layout)
+
+
 def _prepared(context: Context, walk: Walk, target: Array, source: Array) -> PreparedKernel:
     function = kernels.copying(context, walk.width, len(walk.extents))
     ends = [byte_bounds(array) for array in (target, source)]

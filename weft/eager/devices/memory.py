@@ -4,7 +4,6 @@ reads: views of it are views of the memory."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from math import prod
 from typing import Any
 
@@ -17,17 +16,11 @@ from ...runtime.cuda.array import DeviceArray, device_empty
 from ...runtime.cuda.context import platform
 from ...runtime.cuda.stream import Stream, current_stream
 from ..autograd.modes import modes
-from ..tensor.device import device
+from ..tensor.device import numbered
 from ..tensor.memory import Array, LaidOut, start_of
 from ..tensor.storage import byte_bounds
 from .copies import copy_elements
 from .told import tell_host
-
-
-@cache
-def numbered(index: int) -> device:
-    """A device by its number."""
-    return device("cuda", index)
 
 
 class OnDevice(LaidOut):
@@ -105,16 +98,24 @@ class OnDevice(LaidOut):
         copy_elements(made, self)
         return made
 
+    @property
+    def start(self) -> int:
+        """The address that kernels are given: of no elements, that of the memory they are none of."""
+        return self.address if self.size else getattr(self.owner, "address", 0)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether elements lie in order, from an address that kernels read by vectors."""
+        return not self.size or (self.layout.flags.c_contiguous and self.address % _ALIGNMENT == 0)
+
     def dense(self) -> OnDevice:
-        """Itself where elements lie in order, from an address that kernels read by vectors; else a copy."""
-        whole = self.layout.flags.c_contiguous and self.address % _ALIGNMENT == 0
-        return self if whole or not self.size else self.copy()
+        """Itself where elements lie as kernels read them, else a copy."""
+        return self if self.is_dense else self.copy()
 
     def as_array(self) -> DeviceArray:
         """The same memory as the runtime has it."""
         read_only = not self.layout.flags.writeable
-        address = self.address if self.size else getattr(self.owner, "address", 0)
-        return DeviceArray(self.owner, address, self.shape, self.dtype, self.strides, read_only)
+        return DeviceArray(self.owner, self.start, self.shape, self.dtype, self.strides, read_only)
 
     def read(self) -> Array:
         """A copy of the elements on the host, when all is done that they wait for."""

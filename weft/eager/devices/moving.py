@@ -11,6 +11,7 @@ from ...runtime.cuda.context import platform
 from ..autograd.modes import modes
 from ..autograd.node import Grad, Node
 from ..functions.around import ALWAYS, LAYERS
+from ..recording import Recording
 from ..tensor.device import CPU, device
 from ..tensor.tensor import Tensor, wrap
 from . import copies, kernels, programs, scalars
@@ -36,7 +37,8 @@ def moved(tensor: Tensor, where: device) -> Tensor:
     """A copy of a tensor on a device; itself if it is there."""
     if tensor.device == where:
         return tensor
-    made = wrap(memory_at(where, tensor._array))
+    trace = modes.trace
+    made = wrap(trace.moved(tensor, where) if isinstance(trace, Recording) else memory_at(where, tensor._array))
     if modes.grad and tensor.requires_grad:
         node = ToCopyBackward0((tensor._edge(),), ((tensor._shape, tensor._dtype),))
         node.where = tensor.device
@@ -57,7 +59,12 @@ def memory_at(where: device, memory: Any) -> Any:
 
 def placed(tensor: Tensor, where: device) -> Tensor:
     """A new tensor, which is a leaf, on a device."""
-    if where != CPU:
+    if where == CPU:
+        return tensor
+    if isinstance(modes.trace, Recording):
+        begin()
+        modes.trace.bring(tensor, where.index or 0)
+    else:
         tensor._array = memory_at(where, tensor._array)
     return tensor
 

@@ -85,7 +85,7 @@ class Call:
         """Has kernels use memory where it is in this call."""
         addresses = self._addresses
         for number, memory in zip(self._inputs, memories):
-            addresses[number] = memory.address if memory.size else getattr(memory.owner, "address", 0)
+            addresses[number] = memory.start
         for number, output in zip(self._outputs, made):
             addresses[number] = output.address
         for number, offset in self._arena if scratch is not None else ():
@@ -154,10 +154,16 @@ def _made(what: Hashable, plan: Plan, facts: Any, context: Context) -> Call:
         form = _forms.find(key, lambda: _programs(plan, facts, names))
         executor = form.executor(shapes, lambda make: _loaded(make, context))
     if executor is None:
-        alone = _programs(plan, facts, shapes)
-        executor = _loaded(lambda: alone.program_alone(shapes, lambda done, total: None), context)
+        executor = executor_alone(plan, facts, context)
     assert isinstance(executor, CudaExecutor)
     return Call(executor)
+
+
+def executor_alone(plan: Plan, facts: Sequence[Any], context: Context) -> CudaExecutor:
+    """What runs a plan on inputs of these shapes and dtypes, which its code is for alone."""
+    shapes = {f"in{number}": shape for number, (shape, _) in enumerate(facts)}
+    alone = _programs(plan, facts, shapes)
+    return _loaded(lambda: alone.program_alone(shapes, lambda done, total: None), context)
 
 
 def _may_be_open(op: Op) -> bool:

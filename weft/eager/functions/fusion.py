@@ -46,6 +46,8 @@ class _Elements(Recording):
     """A recording of element-wise operators. Its variables are what stands for tensors, and after those the numbers
     that the function made tensors of."""
 
+    inside = True  # where its tensors are means nothing
+
     def __init__(self) -> None:
         super().__init__()
         self.leaves: dict[NodeEntry, Tensor] = {}

@@ -4,6 +4,7 @@ itself computes on "cpu" and, where NVIDIA's driver is, on "cuda"."""
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any, NoReturn
 
 from ...base.errors import InvalidType, NoDevice, RunError
@@ -98,6 +99,12 @@ def located(where: Any = None) -> device:
         return device("cuda", there.local.device if found.index is None else there.checked(found.index))
     require_cpu(found)
     return CPU
+
+
+@cache
+def numbered(index: int | None) -> device:
+    """A GPU by its number; without one, the processor."""
+    return CPU if index is None else device("cuda", index)
 
 
 def is_there(where: Any) -> bool:

@@ -84,6 +84,16 @@ def device_of(memory: Memory) -> device:
     return where
 
 
+def index_of(memories: Sequence[Any]) -> int | None:
+    """The number of the GPU that memory is on, if some is."""
+    for memory in memories:
+        if type(memory) is not np.ndarray:
+            index: int | None = getattr(memory, "index", None)
+            if index is not None:
+                return index
+    return None
+
+
 def in_memory(value: Memory) -> Memory:
     """A numpy scalar, which has no memory, gets some; numpy's own kinds of arrays are seen as plain ones."""
     return np.array(value, subok=False) if isinstance(value, (np.generic, np.ndarray)) else value

@@ -16,11 +16,13 @@ from ...base.forks import renewed_lock
 from ...base.kept import Kept
 from ...base.stages import recording
 from ...eager.autograd.modes import modes
+from ...eager.devices.calls import host_of
 from ...eager.functions.around import LAYERS, is_watched
 from ...eager.recording import StandIn
 from ...eager.tensor.tensor import Tensor
 from ...eager.tensor.types import get_default_dtype
 from .guards import CONTAINERS, PLAIN, Guards, Reached
+from .memories import is_real
 from .plan import Act, Again, Finish, Host, Path, Result, SetGrads, Table, Touch, straight
 from .recorder import Break, GivenUp, Recorder, seen_of
 from .sizes import Programs
@@ -77,16 +79,22 @@ class Compiled:
     """A function as native programs. Calls with other shapes, dtypes or numbers are traced anew; where sizes alone are
     others, they run the same programs."""
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool = False, dynamic: bool | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+        precision: str = "fp32",
+    ) -> None:
         functools.update_wrapper(self, function)
-        self.programs = Programs(dynamic)
+        self.programs = Programs(dynamic, precision)
         self.function, self.fullgraph = function, fullgraph
         self.plans: Kept[list[Plan]] = Kept(KEPT_PLANS)
         self.eager: str | None = None
         self._tracing = renewed_lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if modes.trace is not None or self.eager is not None or (LAYERS and _is_eager(args, kwargs)):
+        if modes.trace is not None or self.eager is not None or (LAYERS and is_watched()):
             return self.function(*args, **kwargs)
         tensors: list[Tensor] = []
         owners: list[Any] = []
@@ -94,11 +102,12 @@ class Compiled:
         for value in args:
             if type(value) is Tensor:  # as _key does it, for calls whose cost is that of Python
                 array: Any = value._array
-                base = array.base
                 tensors.append(value)
-                owners.append(array if base is None else base)
+                owners.append(_owner(array))
                 needs = value._requires_grad if value._base is None else value.requires_grad
                 parts += (array.shape, array.dtype, array.strides, needs)
+                if type(array) is not np.ndarray:
+                    parts.append(value.device)
             else:
                 parts.append(_key(value, tensors))
         if kwargs:
@@ -131,7 +140,7 @@ class Compiled:
         home = sys.modules.get(getattr(self, "__module__", ""))
         if getattr(home, name, None) is self:
             return name
-        return type(self), (self.function, self.fullgraph, self.programs.dynamic)
+        return type(self), (self.function, self.fullgraph, self.programs.dynamic, self.programs.precision)
 
     def explain(self) -> Explanation:
         """What became of the calls so far.
@@ -174,7 +183,7 @@ class Compiled:
             if path.decides is None:
                 assert path.finish is not None
                 return path.finish.run(table, tensors)
-            key = table[path.decides].tobytes()
+            key = host_of(table[path.decides]).tobytes()
             done.append(key)
             path = path.branches.get(key)
         for leaf, grad in grads:
@@ -201,6 +210,8 @@ class Compiled:
                 return self._as_it_is(why, recorder, args, kwargs)
             recorder.path.finish = finish
             if plan is None:
+                if recorder.dropped:  # first of all, so that new ones may have their memory
+                    path.steps.insert(0, SetGrads([(tensor, None) for tensor in recorder.dropped]))
                 plan = Plan(path, recorder, Guards(reached, recorder.guards))
                 kind = self.plans.find(key, list)
                 kind.append(plan)
@@ -225,7 +236,7 @@ class Compiled:
                 if tensor._base is not None:
                     recorder.adopt_view(tensor)
                     continue
-                is_whole = tensor._base is None and tensor._grad_fn is None and isinstance(tensor._array, np.ndarray)
+                is_whole = tensor._base is None and tensor._grad_fn is None and is_real(tensor._array)
                 if is_whole and id(tensor) not in recorder.outsiders:
                     recorder.guards.append(("_array", tensor, tensor._array))
                     recorder.guards.append(("_requires_grad", tensor, tensor._requires_grad))
@@ -343,7 +354,7 @@ def _key(value: Any, tensors: list[Tensor]) -> Any:
     if isinstance(value, Tensor):
         tensors.append(value)
         array = value._array
-        return array.shape, array.dtype, array.strides, value.requires_grad, kind
+        return array.shape, array.dtype, array.strides, value.requires_grad, kind, value.device
     if kind is dict:
         return (kind, *value, *[_key(item, tensors) for item in value.values()])
     if isinstance(value, PLAIN):
@@ -351,13 +362,6 @@ def _key(value: Any, tensors: list[Tensor]) -> Any:
     if isinstance(value, (tuple, list)):
         return (kind, *[_key(item, tensors) for item in value])
     return kind, id(value), _Held(value)
-
-
-def _is_eager(args: Any, kwargs: Any) -> bool:
-    """Whether a call runs as it is: someone looks at what it does, or its tensors are on a device."""
-    found: list[Tensor] = []
-    _key((args, kwargs), found)
-    return is_watched() or any(not tensor.is_cpu for tensor in found)
 
 
 def _objects(values: Sequence[Any]) -> list[Any]:
@@ -387,12 +391,19 @@ class _Held:
 
 def _sharing(tensors: Sequence[Tensor]) -> Any:
     """Which arguments are one tensor, or of one memory."""
-    arrays: list[Any] = [tensor._array for tensor in tensors]
-    owners = [id(array if array.base is None else array.base) for array in arrays]
+    owners = [id(_owner(tensor._array)) for tensor in tensors]
     if len(set(owners)) == len(owners):
         return None
     same = [*map(id, tensors)]
     return tuple([owners.index(owner) for owner in owners]), tuple([same.index(one) for one in same])
+
+
+def _owner(memory: Any) -> Any:
+    """What of memory is one object for all that share it."""
+    base = memory.base
+    if base is None:
+        return getattr(memory, "owner", memory)
+    return getattr(base, "owner", base)
 
 
 def _graphs(path: Path) -> int:

@@ -20,10 +20,12 @@ class CompiledModule(Module):
     ['0._orig_mod.weight', '0._orig_mod.bias']
     """
 
-    def __init__(self, module: Module, fullgraph: bool = False, dynamic: bool | None = None) -> None:
+    def __init__(
+        self, module: Module, fullgraph: bool = False, dynamic: bool | None = None, precision: str = "fp32"
+    ) -> None:
         super().__init__()
         self._orig_mod = module
-        self._compiled = Compiled(module.__call__, fullgraph, dynamic)
+        self._compiled = Compiled(module.__call__, fullgraph, dynamic, precision)
         self.training = module.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -49,5 +51,6 @@ class CompiledModule(Module):
         """What became of the calls so far."""
         return self._compiled.explain()
 
-    def _options(self) -> tuple[bool, bool | None]:
-        return self._compiled.fullgraph, self._compiled.programs.dynamic
+    def _options(self) -> tuple[bool, bool | None, str]:
+        programs = self._compiled.programs
+        return self._compiled.fullgraph, programs.dynamic, programs.precision

@@ -26,7 +26,8 @@ def compile(model: Any = _MISSING, *, fullgraph: bool = False, dynamic: bool | N
     those and all that come. `dynamic=False` makes a program for each size, `dynamic=True` one for many from the first
     call on.
 
-    For models, all other options are those of `weft.compiler.compile`.
+    Functions of tensors on a GPU become programs of that, one for each size; `precision` is what those compute in, as
+    for models. For models, all other options are those of `weft.compiler.compile`.
 
     >>> import weft
     >>> @weft.compile
@@ -39,16 +40,18 @@ def compile(model: Any = _MISSING, *, fullgraph: bool = False, dynamic: bool | N
         return partial(compile, fullgraph=fullgraph, dynamic=dynamic, **options)
     if isinstance(model, (str, os.PathLike)):  # which may be compiled already: nothing else is loaded for it
         return compile_model(model, **options)
-    made = import_module(".functions", __package__).compiled(model, fullgraph, dynamic)
+    precision = options.get("precision", "fp32")
+    made = import_module(".functions", __package__).compiled(model, fullgraph, dynamic, precision)
     return compile_model(model, **options) if made is None else _checked(model, made, options)
 
 
 PYTORCH_OPTIONS = {"backend", "mode", "options", "disable"}
+KNOWN = PYTORCH_OPTIONS | {"precision"}
 
 
 def _checked(given: Any, made: Any, options: dict[str, Any]) -> Any:
     """PyTorch's options choose among its backends, of which there is one here."""
-    unknown = options.keys() - PYTORCH_OPTIONS
+    unknown = options.keys() - KNOWN
     if unknown:
         raise InvalidValue(f"a function is compiled without {', '.join(sorted(unknown))}", why="that is for models")
     return given if options.get("disable") else made

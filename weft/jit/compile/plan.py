@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from sys import getrefcount
 from typing import Any, NamedTuple
 
@@ -15,12 +16,13 @@ from ...base.kept import Kept
 from ...eager.autograd.backward import grad as gradients_of
 from ...eager.autograd.modes import enable_grad, modes
 from ...eager.autograd.node import FREED, Grad, Meta, Node
+from ...eager.devices.calls import CALLS, host_of
+from ...eager.devices.memory import empty_on
 from ...eager.recording import part_of_memory
 from ...eager.tensor.tensor import Tensor, untraced, wrap
 from ...runtime.addresses import address_of
 from ...runtime.executor import Executor
 from ...runtime.outputs import new_output
-from ...runtime.program import TensorSpec
 from .structure import Place, built
 
 Array = np.ndarray[Any, Any]
@@ -29,60 +31,71 @@ KEPT_BUFFERS = 2  # for an output: what the caller has from the last call, and w
 KEPT_BRANCHES = 8  # ways that values decided, of one place that asks
 
 
-class _Buffer:
+class Buffer:
     """Memory for an output, which is taken again when nobody else has it, nor a view of it."""
 
     __slots__ = ("address", "array", "count", "owner", "owner_count")
 
-    def __init__(self, spec: TensorSpec) -> None:
-        self.array: Array = new_output(spec)
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.array = make()
         self.owner: Any = self.array
         while isinstance(self.owner, np.ndarray) and self.owner.base is not None:
             self.owner = self.owner.base
-        self.address = address_of(self.array)
+        self.owner = getattr(self.owner, "owner", self.owner)  # of memory of a device
+        self.address: int = address_of(self.array) if isinstance(self.array, np.ndarray) else self.array.start
         self.count, self.owner_count = getrefcount(self.array), getrefcount(self.owner)
 
 
-class _Buffers:
+class Buffers:
     """The memory of an output: that of the last calls, or new."""
 
-    def __init__(self, spec: TensorSpec) -> None:
-        self.spec = spec
-        self.kept: deque[_Buffer] = deque(maxlen=KEPT_BUFFERS)  # one more has the oldest go
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self.kept: deque[Buffer] = deque(maxlen=KEPT_BUFFERS)  # one more has the oldest go
 
-    def take(self) -> _Buffer:
+    def take(self) -> Buffer:
         kept = self.kept
         for _ in range(len(kept)):
             try:
-                buffer = kept.popleft()
+                buffer = kept.pop()  # the last used, whose address native code and graphs know
             except IndexError:  # another thread has it
                 break
             if getrefcount(buffer.array) == buffer.count and getrefcount(buffer.owner) == buffer.owner_count:
                 return buffer  # nobody else has it
-            kept.append(buffer)
-        return _Buffer(self.spec)
+            kept.appendleft(buffer)
+        return Buffer(self._make)
 
 
 class Segment:
-    """A native program. Rows that are written and that others see are computed apart, and then copied."""
+    """A program, from rows of the table to others."""
 
-    def __init__(
-        self, executor: Executor, inputs: Sequence[int], outputs: Sequence[int], fixed: dict[int, Array]
-    ) -> None:
+    def __init__(self, executor: Executor, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         self.executor, self.inputs, self.outputs = executor, list(inputs), list(outputs)
-        self.buffers = [_Buffers(spec) for spec in executor.program.outputs]
-        self.kept = [fixed[number] for number in self.inputs if number in fixed]  # whose addresses are known
-        plain = {number: address_of(array) for number, array in fixed.items() if array.flags.carray}
-        self.moving = [number for number in self.inputs if number not in plain]
-        self.known = {n: plain[row] for n, row in enumerate(self.inputs) if row in plain}  # addresses, by input
-        self.call = executor.repeated(self.known)
         self.follower: Any = None  # what runs in the same native call, behind the program
-        self.results = [(n, b, fixed.get(n)) for n, b in zip(self.outputs, self.buffers, strict=True)]
 
     @property
     def is_native(self) -> bool:
         """Whether all of it is one native call."""
         return self.executor.is_native
+
+    def run(self, table: Table) -> None:
+        raise NotImplementedError
+
+
+class NativeSegment(Segment):
+    """A program of the processor. Rows that are written and that others see are computed apart, and then copied."""
+
+    def __init__(
+        self, executor: Executor, inputs: Sequence[int], outputs: Sequence[int], fixed: dict[int, Array]
+    ) -> None:
+        super().__init__(executor, inputs, outputs)
+        self.buffers = [Buffers(partial(new_output, spec)) for spec in executor.program.outputs]
+        self.kept = [fixed[number] for number in self.inputs if number in fixed]  # whose addresses are known
+        plain = {number: address_of(array) for number, array in fixed.items() if array.flags.carray}
+        self.moving = [number for number in self.inputs if number not in plain]
+        self.known = {n: plain[row] for n, row in enumerate(self.inputs) if row in plain}  # addresses, by input
+        self.call = executor.repeated(self.known)
+        self.results = [(n, b, fixed.get(n)) for n, b in zip(self.outputs, self.buffers, strict=True)]
 
     def run(self, table: Table) -> None:
         addresses, held = [], []
@@ -112,18 +125,29 @@ class Segment:
 class Host:
     """A function of arrays that gives an array of the same shape and dtype each time."""
 
-    def __init__(self, function: Callable[..., Array], inputs: Sequence[Seen], output: int, like: Array) -> None:
-        self.function, self.inputs, self.output = function, inputs, output
-        self.shape, self.dtype = like.shape, like.dtype
+    def __init__(
+        self, function: Callable[..., Array], inputs: Sequence[Seen], output: int, index: int | None = None
+    ) -> None:
+        """What it gives may be wanted on the GPU of a number."""
+        self.function, self.inputs, self.output, self.index = function, inputs, output, index
+        self.meta: Meta | None = None  # of the first
+        self.buffers: Buffers | None = None  # on the GPU
 
     def run(self, table: Table) -> None:
-        made = self.function(*[seen.of(table) for seen in self.inputs])
-        if made.shape != self.shape or made.dtype != self.dtype:
+        made = self.function(*[host_of(seen.of(table)) for seen in self.inputs])
+        shape, dtype = self.meta = self.meta or (made.shape, made.dtype)
+        if made.shape != shape or made.dtype != dtype:
             raise RunError(
                 f"a step on the host gave {made.dtype}{list(made.shape)}",
-                why=f"it gave {self.dtype}{list(self.shape)} when the function was traced",
+                why=f"it gave {dtype}{list(shape)} when the function was traced",
             )
-        table[self.output] = made
+        table[self.output] = np.require(made, requirements="C")
+        if self.index is not None:
+            self.buffers = self.buffers or Buffers(partial(empty_on, self.index, shape, dtype))
+            buffer = self.buffers.take()
+            buffer.array.write(made)
+            table[self.output] = buffer.array
+            self.buffers.kept.append(buffer)
 
 
 class Act:
@@ -143,12 +167,9 @@ class Seen(NamedTuple):
     view: Array
     whole: Array
 
-    def of(self, table: Table) -> Array:
+    def of(self, table: Table) -> Any:
         memory = table[self.number]
-        if self.view is self.whole:
-            found: Array = memory
-            return found
-        return part_of_memory(memory, self.view, self.whole)
+        return memory if self.view is self.whole else part_of_memory(memory, self.view, self.whole)
 
 
 class SetGrads:
@@ -235,13 +256,14 @@ class CompiledNode(Node):
                 "after a compiled function used it",
                 hint="call backward() first, or change a clone()",
             )
-        if modes.grad or modes.trace is not None:
+        if modes.grad or modes.trace not in (None, CALLS):
             return self._by_autograd(grads)
         table: Table = [None] * self.backward.rows
         for (_, number), array in zip(self.backward.saved, self.saved_rows):
             table[number] = array
         for (number, (shape, dtype)), grad in zip(self.backward.grads, grads):
-            table[number] = np.zeros(shape, dtype) if grad is None else np.require(grad._array, requirements="C")
+            memory: Any = np.zeros(shape, dtype) if grad is None else grad._array
+            table[number] = np.require(memory, requirements="C") if isinstance(memory, np.ndarray) else memory
         self.backward.segment.run(table)
         return [None if number is None else wrap(table[number]) for number in self.backward.results]
 
@@ -316,7 +338,7 @@ def straight(path: Path, rows: Sequence[tuple[int, int]]) -> Callable[[Sequence[
     """A call without a table or loops over outputs, where a path is one program from arguments to one new tensor:
     around a small operator, those would cost more than it does. `rows` are those of arguments, and which they are."""
     places, finish, steps = dict(rows), path.finish, path.steps
-    if finish is None or finish.row is None or len(steps) != 1 or not isinstance(steps[0], Segment):
+    if finish is None or finish.row is None or len(steps) != 1 or not isinstance(steps[0], NativeSegment):
         return None
     segment = steps[0]
     if segment.results[0][2] is not None or segment.outputs != [finish.row] or finish.row in places:

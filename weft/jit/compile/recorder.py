@@ -3,11 +3,8 @@ Graphs that are recorded become segments of a plan, and run as soon as a value i
 
 from __future__ import annotations
 
-import linecache
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,14 +16,20 @@ from ...core.ir import Node, NodeEntry, topo_order
 from ...core.op import Op
 from ...eager.autograd.engine import Engine
 from ...eager.autograd.modes import modes
+from ...eager.devices.calls import host_of
 from ...eager.dispatch import apply, is_shape_alone
 from ...eager.recording import Recording, StandIn, Storage, part_of_memory
-from ...eager.tensor.memory import array_of, start_of
-from ...eager.tensor.tensor import Tensor, wrap
+from ...eager.tensor.device import device
+from ...eager.tensor.memory import Memory, array_of, index_of
+from ...eager.tensor.tensor import Tensor, untraced, wrap
 from ...optim.optimizer import Optimizer
+from ...runtime.cuda.executor import CudaExecutor
+from .device_segment import DeviceSegment
+from .frames import shown_line, sized_by_values, user_frame
 from .guards import Asked
+from .memories import is_real, is_same, laid_out_as, layout_of, meta_of, owner_of, seen_in
 from .naming import Metas, Recorded
-from .plan import Act, Array, Backward, Host, Path, Seen, Segment, SetGrads, Table, Touch
+from .plan import Act, Array, Backward, Host, NativeSegment, Path, Seen, Segment, SetGrads, Table, Touch
 from .sizes import Made, Programs
 from .updates import Update
 
@@ -49,7 +52,7 @@ class Outside(NamedTuple):
     """A tensor that was there before: what it looked at, and its place in the graph."""
 
     tensor: Tensor
-    array: Array
+    array: Memory
     memory: StandIn
     grad_fn: Any
     output_nr: int
@@ -81,7 +84,7 @@ class Recorder(Recording):
         self.constants: dict[str, Array] = {}
         self.inputs: dict[str, int] = {}  # variables of rows, by name
         self.known: dict[int, NodeEntry] = {}  # the variable of what a row holds now
-        self.fixed: dict[int, Array] = {}  # rows that are the same memory in every call
+        self.fixed: dict[int, Memory] = {}  # rows that are the same memory in every call
         self.written: dict[int, Outside] = {}
         self.grads: dict[int, Any] = {}  # the gradient that a tensor is known to have, by its identity
         self.guards: list[Asked] = []
@@ -89,6 +92,7 @@ class Recorder(Recording):
         self.held: list[Any] = []  # stand-ins that the results are
         self.asked: set[int] = set()
         self.settled: set[int] = set()
+        self.dropped: list[Tensor] = []  # whose gradients nothing asks for that they had before
         self.breaks: list[Break] = []
         self.lines: dict[str, str] = {}  # of the user's, by the names of nodes that were made there
         self.generators: dict[int, tuple[Any, Any]] = {}  # those that draw, with what they were before
@@ -98,20 +102,21 @@ class Recorder(Recording):
 
     def adopt(self, tensor: Tensor, argument: int | None = None) -> None:
         """Has a stand-in as the memory of a tensor, as long as the function is recorded."""
-        array = tensor._array
-        if id(tensor) in self.outsiders or not isinstance(array, np.ndarray):
+        array: Any = tensor._array
+        if id(tensor) in self.outsiders or not is_real(array):
             return
+        layout = layout_of(array)
         others = self.memories.setdefault(id(owner_of(array)), [])
-        same = [other.memory for other in others if _is_same(other.array, array)]
+        same = [other.memory for other in others if is_same(other.array, array)]
         if same:
             memory = same[0]
-        elif any(np.may_share_memory(other.array, array) for other in others):
+        elif any(np.may_share_memory(layout_of(other.array), layout) for other in others):
             self.give_up("two tensors that it takes share memory")
         else:
-            layout = _laid_out(array)
-            storage = Storage(self, NodeEntry(Node(None, "none")), layout)
+            seen = laid_out_as(layout)
+            storage = Storage(self, NodeEntry(Node(None, "none")), seen, index_of([array]))
             self._row(storage, array, argument is None)
-            memory = StandIn(layout, storage)
+            memory = StandIn(seen, storage)
         outside = Outside(tensor, array, memory, tensor._grad_fn, tensor._output_nr, argument)
         self.outsiders[id(tensor)] = outside
         others.append(outside)
@@ -159,14 +164,16 @@ class Recorder(Recording):
         if any(outside.tensor._array is not outside.memory for outside in self.outsiders.values()):
             self.give_up("it assigns to the data of a tensor")
 
-    def _row(self, storage: Storage, array: Array, fixed: bool) -> None:
+    def _row(self, storage: Storage, array: Memory, fixed: bool) -> None:
         """A storage whose values are an array."""
-        while len(self.table) <= storage.number:
-            self.table.append(None)
+        self._grow(storage.number + 1)
         self.table[storage.number] = array
         if fixed:
             self.fixed[storage.number] = array
         self._renew(storage)
+
+    def _grow(self, rows: int) -> None:
+        self.table += [None] * (rows - len(self.table))
 
     def _renew(self, storage: Storage) -> None:
         """A variable stands for what a storage holds now."""
@@ -180,11 +187,11 @@ class Recorder(Recording):
 
     def outside(self, tensor: Tensor) -> NodeEntry:
         array: Any = tensor._array
-        if not isinstance(array, np.ndarray):
+        if not is_real(array):
             self.give_up(f"a tensor is on {str(tensor.device)!r}")
         written = self.replaced.get(id(owner_of(array)))
         if written is not None:
-            tensor._array = _seen_in(written, array)
+            tensor._array = seen_in(written, array)
             return self.entry_of(tensor)
         if id(owner_of(array)) in self.fresh:
             return self.constant(array)
@@ -200,19 +207,21 @@ class Recorder(Recording):
 
     def adopt_view(self, tensor: Tensor) -> bool:
         """Has a view that was made before be one of its base's stand-in, where nothing else decides what that is."""
-        base, array = tensor._base, tensor._array
-        if base is None or not isinstance(array, np.ndarray) or base._wrapped or tensor._requires_grad:
+        base: Any = tensor._base
+        array: Any = tensor._array
+        if base is None or not is_real(array) or base._wrapped or tensor._requires_grad:
             return False
         if id(base) not in self.outsiders:
             memory = base._array
-            if base._requires_grad or not isinstance(memory, np.ndarray) or id(owner_of(memory)) in self.memories:
+            if base._requires_grad or not is_real(memory) or id(owner_of(memory)) in self.memories:
                 return False
             self.adopt(base)
             self.guards.append(("_array", base, memory))
         known = self.outsiders[id(base)]
         if known.argument is not None or known.tensor._requires_grad:
             return False
-        seen = _seen_in(known.memory, part_of_memory(known.memory.layout, array, known.array))
+        part = part_of_memory(known.memory.layout, layout_of(array), layout_of(known.array))
+        seen = seen_in(known.memory, part)
         self.outsiders[id(tensor)] = Outside(tensor, array, seen, None, 0, None)
         self.grads[id(tensor)] = self.first_grads[id(tensor)] = tensor._grad
         self.guards.append(("_array", tensor, array))
@@ -222,7 +231,7 @@ class Recorder(Recording):
     def viewed(self, view: Tensor, source: Tensor) -> None:
         array: Any = view._array
         memory: Any = source._array
-        if not isinstance(array, np.ndarray):
+        if not is_real(array):
             return
         if id(owner_of(memory)) in self.fresh:
             self.made(view)
@@ -230,8 +239,8 @@ class Recorder(Recording):
         self.entry_of(source)  # which has a stand-in from then on, or is read alone
         memory = source._array
         if isinstance(memory, StandIn):
-            real = self.outsiders[id(source)].array
-            view._array = _seen_in(memory, part_of_memory(memory.layout, array, real))
+            real = layout_of(self.outsiders[id(source)].array)
+            view._array = seen_in(memory, part_of_memory(memory.layout, layout_of(array), real))
 
     def _alone(self, tensor: Tensor) -> NodeEntry:
         """A view of memory that nothing else here sees; it is read, and not written."""
@@ -240,7 +249,7 @@ class Recorder(Recording):
             self.give_up("it reads a view that was made before of a tensor that it uses")
         found = self.fresh.get(id(tensor))
         if found is None:
-            storage = Storage(self, NodeEntry(Node(None, "none")), _laid_out(array))
+            storage = Storage(self, NodeEntry(Node(None, "none")), laid_out_as(layout_of(array)), index_of([array]))
             self._row(storage, array, True)
             found = self.fresh[id(tensor)] = (tensor, storage)
         return found[1].entry
@@ -273,24 +282,54 @@ class Recorder(Recording):
 
     def add(self, op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Applies an operator, as dispatch does; to constants at once."""
-        for tensor in inputs:
-            array: Any = tensor._array
-            if isinstance(array, StandIn) or tensor._requires_grad or not self._is_constant(array):
-                return super().add(op, params, inputs)
+        values = self._constants(inputs)
+        if values is None:
+            return super().add(op, params, inputs)
         with _untraced():
-            made = apply(op, params, inputs)
+            made = apply(op, params, [untraced(array) for array in values])
+        index = index_of([tensor._array for tensor in inputs])
         for tensor in made:
             self.made(tensor)
+            if index is not None:
+                self.bring(tensor, index)
         return made
 
-    def _is_constant(self, array: Array) -> bool:
+    def _constants(self, tensors: Sequence[Tensor]) -> list[Array] | None:
+        """The values of tensors of which none depends on the call, wherever they are."""
+        found: list[Array] = []
+        for tensor in tensors:
+            memory: Any = tensor._array
+            if isinstance(memory, StandIn):
+                array = self._constant_at(memory)
+            else:
+                array = memory if is_real(memory) and self._is_constant(memory) else None
+            if array is None or tensor._requires_grad:
+                return None
+            found.append(array)
+        return found
+
+    def _constant_at(self, memory: StandIn) -> Array | None:
+        """The values of a constant on a device."""
+        storage = memory.storage
+        known = None if storage.index is None else self.constants.get(storage.entry.node.name)
+        return None if known is None else part_of_memory(known, memory.layout, storage.layout)
+
+    def moved(self, tensor: Tensor, where: device) -> StandIn:
+        if where.type == "cpu":
+            return self._hosted(np.asarray, [tensor], None)
+        return self.value(tensor._shape, tensor._dtype, self.entry_of(tensor), where.index)
+
+    def bring(self, tensor: Tensor, index: int) -> None:
+        tensor._array = self.value(tensor._shape, tensor._dtype, self.entry_of(tensor), index)
+
+    def _is_constant(self, array: Memory) -> bool:
         owner = id(owner_of(array))
         return owner in self.fresh and owner not in self.replaced
 
     def put(self, target: Tensor, result: Tensor) -> None:
         value = self.entry_of(result)
         memory: Any = target._array
-        if isinstance(memory, np.ndarray):
+        if is_real(memory):
             if id(owner_of(memory)) in self.fresh:
                 memory = self._replaced(target)
             else:
@@ -310,7 +349,7 @@ class Recorder(Recording):
         if id(owner) not in self.replaced:
             storage = Storage(self, self.constant(owner), owner)
             self.replaced[id(owner)] = StandIn(owner, storage)
-        made = target._array = _seen_in(self.replaced[id(owner)], array)
+        made = target._array = seen_in(self.replaced[id(owner)], array)
         return made
 
     def asks_grad(self, tensor: Tensor) -> None:
@@ -324,25 +363,37 @@ class Recorder(Recording):
 
     def sets_grad(self, tensor: Tensor) -> None:
         """Told when the gradient of a tensor is replaced, whatever it was."""
+        outside = self.outsiders.get(id(tensor))
+        if id(tensor) not in self.asked and outside is not None and outside.argument is None:
+            self.dropped.append(tensor)
         self.asked.add(id(tensor))
         self.settled.add(id(tensor))
 
     def host(self, function: Callable[..., Array], tensors: Sequence[Tensor]) -> StandIn | Array:
         """Has numpy compute something, now and in every call; of constants only now."""
-        if tensors and all(isinstance(t._array, np.ndarray) and self._is_constant(t._array) for t in tensors):
-            with _untraced():
-                return function(*[array_of(tensor) for tensor in tensors])
+        index, values = index_of([tensor._array for tensor in tensors]), self._constants(tensors) if tensors else None
+        if values is None:
+            return self._hosted(function, tensors, index)
+        with _untraced():
+            made = function(*values)
+        return made if index is None else self.value(made.shape, made.dtype, self.constant(made), index)
+
+    def _hosted(self, function: Callable[..., Array], tensors: Sequence[Tensor], index: int | None) -> StandIn:
+        """What numpy computes, on the GPU of a number or on the processor."""
         inputs = [self._computed(tensor) for tensor in tensors]
         done = self._next(Host)
+        number = self.storages
+        self._grow(number + 1)
         if done is None:
+            step = Host(function, inputs, number, index)
             with _untraced():
-                made = function(*[seen.of(self.table) for seen in inputs])
+                step.run(self.table)
+            self.path.steps.append(step)
         else:
-            made = self.before[done.output]
-        storage = Storage(self, NodeEntry(Node(None, "none")), np.empty(made.shape, made.dtype))
-        self._row(storage, np.require(made, requirements="C"), False)
-        if done is None:
-            self.path.steps.append(Host(function, inputs, storage.number, made))
+            self.table[number] = self.before[done.output]
+        made = self.table[number]
+        storage = Storage(self, NodeEntry(Node(None, "none")), np.empty(made.shape, made.dtype), index)
+        self._renew(storage)
         return StandIn(storage.layout, storage)
 
     def _computed(self, tensor: Tensor) -> Seen:
@@ -350,7 +401,7 @@ class Recorder(Recording):
         entry = self.entry_of(tensor)
         memory: Any = tensor._array
         if not isinstance(memory, StandIn):
-            memory = self.value(tensor._shape, tensor._dtype, entry)
+            memory = self.value(tensor._shape, tensor._dtype, entry, index_of([memory]))
         if memory.storage.entry != self.known.get(memory.storage.number):
             self._break("numpy computes on values")
             self.close()
@@ -392,7 +443,7 @@ class Recorder(Recording):
                 if not isinstance(memory, StandIn) or not memory.layout.flags.c_contiguous:
                     return None
                 seen = seen_of(memory)
-                if seen.view is not seen.whole or (memory.shape, memory.dtype) != _meta(p._array):
+                if seen.view is not seen.whole or (memory.shape, memory.dtype) != meta_of(p._array):
                     return None
                 grads.append((p, seen.number))
         self.storages += 1  # a row that says whether the program did it
@@ -414,7 +465,7 @@ class Recorder(Recording):
             for tensor, memory in swapped:
                 tensor._array = memory
 
-    def stored(self, memory: StandIn) -> Array:
+    def stored(self, memory: StandIn) -> Any:
         """The values of a stand-in that has been computed."""
         return seen_of(memory).of(self.table)
 
@@ -431,12 +482,15 @@ class Recorder(Recording):
                 why="it was made while a function was traced by weft.compile, and was kept outside of it",
                 hint="return it from the function",
             )
+        if storage.index is not None and storage.entry.node.name in self.constants:
+            known: Array = self.constants[storage.entry.node.name]
+            return known
         if storage.entry != self.known.get(storage.number):
             self._break("the value of a tensor is asked for")
             self.close()
         else:
             self._break("the value of a tensor that is given is asked for")
-        array: Array = self.table[storage.number]
+        array: Array = host_of(self.table[storage.number])
         self.path.decides = storage.number
         key = array.tobytes()
         self.path = self.path.branches.find(key, Path)
@@ -447,7 +501,7 @@ class Recorder(Recording):
         here = user_frame()
         where = "" if here is None else f"{here.f_code.co_filename}:{here.f_lineno}"
         if self.fullgraph:
-            sized = _sized_by_values()
+            sized = sized_by_values()
             if sized is not None:
                 raise BrokenGraph(
                     f"weft.compile(fullgraph=True) cannot record {sized}",
@@ -491,10 +545,9 @@ class Recorder(Recording):
         outputs = [storage.entry for storage in dirty]
         numbers = [storage.number for storage in dirty]
         done = self._next(Segment)
-        while len(self.table) < self.storages:
-            self.table.append(None)
+        self._grow(self.storages)
         if done is None:
-            segment = self._segment(outputs, numbers)
+            segment = self._segment(outputs, dirty)
             self.path.steps.append(segment)
             segment.run(self.table)
         else:
@@ -513,18 +566,30 @@ class Recorder(Recording):
             self.path.steps.append(Touch([outside.tensor._counter for outside in self.written.values()]))
         self.written = {}
 
-    def _segment(self, outputs: Sequence[NodeEntry], numbers: Sequence[int]) -> Segment:
+    def _segment(self, outputs: Sequence[NodeEntry], dirty: Sequence[Storage]) -> Segment:
         names = self._variables(outputs)
-        metas = {name: _meta(self.table[self.inputs[name]]) for name in names}
+        rows = [self.table[self.inputs[name]] for name in names]
+        metas = {name: meta_of(row) for name, row in zip(names, rows)}
         constants = {name: values for name, values in self.constants.items() if name not in metas}
-        return _segment(self._program(outputs, metas, constants), self.inputs, numbers, self.fixed)
+        index = self._one_device([*rows, *dirty])
+        made = self._program(outputs, metas, constants, index)
+        return _segment(made, self.inputs, [storage.number for storage in dirty], self.fixed, index, dirty)
 
-    def _program(self, outputs: Sequence[NodeEntry], metas: Metas, constants: Mapping[str, Array]) -> Made:
+    def _one_device(self, memories: Sequence[Any]) -> int | None:
+        """The number of the GPU that a program is for."""
+        found = dict.fromkeys([at for at in map(index_of, zip(memories)) if at is not None])
+        if len(found) > 1:
+            self.give_up(f"it computes on {' and '.join(f'cuda:{at}' for at in found)}")
+        return next(iter(found), None)
+
+    def _program(
+        self, outputs: Sequence[NodeEntry], metas: Metas, constants: Mapping[str, Array], index: int | None
+    ) -> Made:
         """Code for a graph, of which it is told where its inputs are from."""
         rows = {name: self.inputs.get(name, -1) for name in metas}
         fixed = [name for name, row in rows.items() if row in self.fixed]
         computed = [name for name, row in rows.items() if row not in self.fixed and row not in self.rows]
-        return self.programs.made(Recorded(outputs, metas, constants, fixed, computed))
+        return self.programs.made(Recorded(outputs, metas, constants, fixed, computed), index)
 
     def _variables(self, outputs: Sequence[NodeEntry]) -> list[str]:
         return [node.name for node in topo_order(outputs) if node.op is None and node.name in self.inputs]
@@ -558,7 +623,7 @@ class Recorder(Recording):
         """The gradients of results as a program, and what the call saves for it; or why there are none."""
         leaves = [outside for outside in self.outsiders.values() if outside.tensor._requires_grad]
         first = self.storages
-        seeds = [self.value(t._shape, t._dtype, self._seed(n)) for n, t in enumerate(outputs)]
+        seeds = [self.value(t._shape, t._dtype, self._seed(n), index_of([t._array])) for n, t in enumerate(outputs)]
         forward = {id(node) for node in topo_order([s.entry for s in self.live])}
         try:
             with _grad_off():
@@ -603,7 +668,7 @@ class Recorder(Recording):
     def _backward_program(
         self, outputs: Sequence[Tensor], leaves: Sequence[Outside], entries: Sequence[Any], saved: Sequence[NodeEntry]
     ) -> Backward:
-        metas = {name: _meta(self.table[number]) for name, number in self.inputs.items()}
+        metas = {name: meta_of(self.table[number]) for name, number in self.inputs.items()}
         shapes = {name: meta[0] for name, meta in metas.items()}
         shapes |= {name: value.shape for name, value in self.constants.items()}
         dtypes = {name: meta[1] for name, meta in metas.items()}
@@ -614,7 +679,8 @@ class Recorder(Recording):
             {name: shape for name, shape in shapes.items() if name in names},
             {name: dtype for name, dtype in dtypes.items() if name in names},
         )
-        kept = [self.value(*graph.fact(entry)[:2], entry) for entry in saved]
+        index = self._one_device([*self.live, *[tensor._array for tensor in outputs]])
+        kept = [self.value(*graph.fact(entry)[:2], entry, index) for entry in saved]
         variables = {entry: NodeEntry(Node(None, f"s{n}")) for n, entry in enumerate(saved)}
         wanted = [entry for entry in entries if entry is not None]
         moved = replaced(wanted, variables)
@@ -635,8 +701,8 @@ class Recorder(Recording):
         read = {name: meta for name, (_, meta) in inputs.items()} | {n: m for n, m in grads.items() if n in used}
         self.held += kept
         constants = {name: value for name, value in self.constants.items() if name in used}
-        made = self._program(moved, read, constants)
-        segment = _segment(made, rows, [row for row in results if row is not None], {})
+        made = self._program(moved, read, constants, index)
+        segment = _segment(made, rows, [row for row in results if row is not None], {}, index)
         numbers = {number for number, _ in inputs.values()}
         counters = [(o.tensor._counter, 0) for o in self.outsiders.values() if o.memory.storage.number in numbers]
         return Backward(
@@ -650,12 +716,23 @@ class Recorder(Recording):
         )
 
 
-def _segment(made: Made, rows: Mapping[str, int], outputs: Sequence[int], fixed: dict[int, Array]) -> Segment:
+def _segment(
+    made: Made,
+    rows: Mapping[str, int],
+    outputs: Sequence[int],
+    fixed: dict[int, Any],
+    index: int | None,
+    storages: Sequence[Storage] = (),
+) -> Segment:
     """A program as a step. Constants that it takes as inputs are in no row of the table: numbers below 0 stand for
     them."""
     given = {-1 - place: values for place, values in enumerate(made.constants)}
-    inputs = [rows[name] for name in made.inputs]
-    return Segment(made.executor, [*inputs, *given], outputs, {**fixed, **given} if given else fixed)
+    inputs, known = [*[rows[name] for name in made.inputs], *given], {**fixed, **given} if given else fixed
+    if index is None:
+        return NativeSegment(made.executor, inputs, outputs, known)
+    on_host = [storage.number for storage in storages if storage.index is None]
+    assert isinstance(made.executor, CudaExecutor)
+    return DeviceSegment(made.executor, inputs, outputs, known, on_host)
 
 
 def seen_of(memory: StandIn) -> Seen:
@@ -689,45 +766,6 @@ def replaced(outputs: Sequence[NodeEntry], variables: dict[NodeEntry, NodeEntry]
     return [at(entry) for entry in outputs]
 
 
-def owner_of(array: Any) -> Any:
-    """The array whose memory an array is a part of."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
-
-
-def _seen_in(whole: StandIn, array: Array) -> StandIn:
-    """A view of memory that has become a stand-in."""
-    if _is_same(whole.layout, array):
-        return whole
-    width = array.itemsize
-    numbers = np.full((1,) * array.ndim, (start_of(array) - start_of(whole.layout)) // width, np.int64)
-    for axis, (extent, step) in enumerate(zip(array.shape, array.strides)):
-        numbers = numbers + (np.arange(extent) * (step // width)).reshape(
-            [-1 if at == axis else 1 for at in range(array.ndim)]
-        )
-    return StandIn(array, whole.storage, whole, Op.get("take"), numbers)
-
-
-def _is_same(one: Array, other: Array) -> bool:
-    """Whether two arrays are the same elements."""
-    return start_of(one) == start_of(other) and _meta(one) == _meta(other) and one.strides == other.strides
-
-
-def _laid_out(array: Array) -> Array:
-    """Memory that lies as an array does."""
-    if array.flags.c_contiguous:
-        return np.empty(array.shape, array.dtype)
-    spans = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
-    low, high = sum(s for s in spans if s < 0), sum(s for s in spans if s > 0) + array.itemsize
-    memory = np.empty(max(high - low, 0), np.uint8)
-    return np.ndarray(array.shape, array.dtype, memory, -low if array.size else 0, array.strides)
-
-
-def _meta(array: Array) -> Any:
-    return array.shape, array.dtype
-
-
 def _number(storage: Storage) -> int:
     return storage.number
 
@@ -748,46 +786,3 @@ class _grad_off:
 
     def __exit__(self, *exc: object) -> None:
         modes.grad = self.before
-
-
-_PACKAGE = __name__.split(".")[0]
-
-
-def user_frame() -> FrameType | None:
-    """The innermost frame that is not weft's own."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == _PACKAGE:
-        frame = frame.f_back
-    return frame
-
-
-_SIZED_BY_VALUES = {
-    "nonzero": "nonzero",
-    "argwhere": "argwhere",
-    "unique": "unique",
-    "unique_consecutive": "unique_consecutive",
-    "masked_select": "masked_select",
-    "_array_of_mask": "an index that is a mask",
-    "repeat_interleave": "repeat_interleave by a tensor",
-    "bincount": "bincount",
-}
-
-
-def _sized_by_values() -> str | None:
-    """Which of weft's functions asks for values to know how many elements it gives."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == _PACKAGE:
-        found = _SIZED_BY_VALUES.get(frame.f_code.co_name)
-        if found is not None:
-            return found
-        frame = frame.f_back
-    return None
-
-
-def shown_line(frame: FrameType | None) -> str | None:
-    """A line of the user's with a caret below it."""
-    if frame is None:
-        return None
-    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).rstrip()
-    caret = " " * (len(line) - len(line.lstrip())) + "^"
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}\n{line}\n{caret}"

@@ -146,25 +146,32 @@ class _Form:
 
 
 class Programs:
-    """All programs of a function. `dynamic` is as in `weft.compile`."""
+    """All programs of a function. `dynamic` and `precision` are as in `weft.compile`."""
 
-    def __init__(self, dynamic: bool | None = None) -> None:
-        self.dynamic = dynamic
+    def __init__(self, dynamic: bool | None = None, precision: str = "fp32") -> None:
+        self.dynamic, self.precision = dynamic, precision
         self.count = 0  # of programs that were made
         self._forms: Kept[_Form] = Kept(KEPT_FORMS)
 
-    def made(self, recorded: Recorded) -> Made:
-        """Code for a graph as it was recorded."""
+    def made(self, recorded: Recorded, index: int | None = None) -> Made:
+        """Code for a graph as it was recorded, for the processor or for the GPU of a number, where each size has a
+        program of its own."""
         if self.dynamic is False:
-            return self._alone(recorded)
-        form = self._forms.find(recorded.form, lambda: self._new(recorded))
+            return self._alone(recorded, index)
+        form = self._forms.find((recorded.form, index), lambda: self._new(recorded))
         found = form.known(recorded)
+        if index is not None:
+            if found is None:
+                found = self._alone(recorded, index)
+                form.keep(recorded, found.executor)
+                form.why = "it is for a GPU" if form.sizes > 1 else None
+            return found
         if found is None and form.samples:
             found = form.named(recorded)
         elif found is None and self.dynamic:
             found = self._opened(form, recorded)
         if found is None:
-            found = self._alone(recorded)
+            found = self._alone(recorded, None)
             form.keep(recorded, found.executor)
         return found
 
@@ -192,9 +199,10 @@ class Programs:
             opened.append(extent)
         return form.named(recorded, opened) if opened else None
 
-    def _alone(self, recorded: Recorded) -> Made:
+    def _alone(self, recorded: Recorded, index: int | None) -> Made:
         self._counted()
-        return Made(executor_of(recorded.outputs, recorded.inputs, recorded.constants), list(recorded.inputs), ())
+        executor = executor_of(recorded.outputs, recorded.inputs, recorded.constants, index, self.precision)
+        return Made(executor, list(recorded.inputs), ())
 
     def _counted(self) -> None:
         self.count += 1

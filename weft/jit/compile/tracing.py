@@ -19,8 +19,9 @@ from ...eager.recording import StandIn, Storage
 from ...eager.tensor.tensor import Tensor, root_of
 from ...nn.modules.module import Module
 from .guards import Reached
+from .memories import owner_of
 from .plan import Array, Path
-from .recorder import GivenUp, Recorder, owner_of, replaced
+from .recorder import GivenUp, Recorder, replaced
 from .scopes import Scope
 from .structure import flattened
 

@@ -10,8 +10,10 @@ from typing import Any
 from ...eager.tensor.tensor import Tensor
 from ...optim.optimizer import Optimizer
 from ...optim.prepared import PreparedStep
+from ...optim.prepared_there import StepThere
 from ...runtime.addresses import address_of
-from .plan import Act, Segment, Table
+from .device_segment import DeviceFollower, DeviceSegment
+from .plan import Act, NativeSegment, Segment, Table
 
 MOST_PREPARATIONS = 8  # after which a step whose optimiser is always another runs as it is
 
@@ -39,15 +41,21 @@ class Update(Act):
         self.segment.follower = None
         if self.left:
             self.left -= 1
-            prepared = PreparedStep.of(self.optimizer, self.params)
-            if prepared is not None:
-                self.segment.follower = Follower(prepared, self.rows, self.segment, self.row)
+            self.segment.follower = self._follower()
+
+    def _follower(self) -> Follower | DeviceFollower | None:
+        if isinstance(self.segment, DeviceSegment):
+            there = StepThere.of(self.optimizer, self.params)
+            return None if there is None else DeviceFollower(there, self.rows, self.row)
+        assert isinstance(self.segment, NativeSegment)
+        prepared = PreparedStep.of(self.optimizer, self.params)
+        return None if prepared is None else Follower(prepared, self.rows, self.segment, self.row)
 
 
 class Follower:
     """What runs at the end of a program."""
 
-    def __init__(self, prepared: PreparedStep, rows: Sequence[int], segment: Segment, row: int) -> None:
+    def __init__(self, prepared: PreparedStep, rows: Sequence[int], segment: NativeSegment, row: int) -> None:
         self.prepared, self.row = prepared, row
         self.call = segment.executor.repeated(segment.known, prepared.launches)
         made = {number: place for place, number in enumerate(segment.outputs)}

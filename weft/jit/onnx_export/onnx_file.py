@@ -21,7 +21,7 @@ from ...frontend.onnx.exporter import to_onnx
 from ...nn.modules.module import Module
 from ..compile.compiled import Compiled
 from ..compile.compiled_module import CompiledModule
-from ..compile.recorder import shown_line, user_frame
+from ..compile.frames import shown_line, user_frame
 from ..compile.structure import built, flattened
 from ..compile.tracing import OneGraph, symbol_of
 from ..functions import Function, ScriptMethod

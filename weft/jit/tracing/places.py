@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..compile.recorder import user_frame
+from ..compile.frames import user_frame
 
 
 def user_place() -> str:

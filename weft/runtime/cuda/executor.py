@@ -13,7 +13,7 @@ import numpy as np
 from ...base.device import Device
 from ...base.dtype import DType
 from ...base.errors import InvalidType, InvalidValue, ShapeError, Unsupported
-from ...base.plan import known
+from ...base.plan import HostStep, known
 from ...base.target import Target
 from ..executor import Executor
 from ..outputs import as_output, new_output
@@ -49,6 +49,11 @@ class CudaExecutor(Executor):
     def device(self) -> Device:
         """Where it runs."""
         return Device("cuda", self._loaded.context.index)
+
+    @property
+    def has_host_steps(self) -> bool:
+        """Whether something is done on the host between kernels."""
+        return any(isinstance(step, HostStep) for step in self.program.plan.steps)
 
     @property
     def workspace_bytes(self) -> int:

@@ -4,7 +4,7 @@ before the one ahead of it ends. Addresses can be exchanged without a new graph.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import byref, c_uint64, c_void_p, pointer
 
 from ...base.errors import InvalidValue
@@ -82,9 +82,19 @@ def runs(step: KernelStep) -> bool:
     return all(known(count) for count in step.launch.blocks)
 
 
+def users_of(kernels: Sequence[PreparedKernel], first: int = 0) -> dict[int, list[int]]:
+    """Which kernels use each slot, by their numbers from the first on."""
+    users: dict[int, list[int]] = {}
+    for number, kernel in enumerate(kernels, first):
+        for slot in dict.fromkeys([ref.slot for ref in kernel.step.buffers]):
+            users.setdefault(slot, []).append(number)
+    return users
+
+
 class Graph:
-    """Kernels that run one after the other by one call. With events, one more than kernels, the first happens before
-    all of them and the others after each; then no kernel starts early."""
+    """Kernels that run one after the other by one call. Those of several programs, each with memory of its own, may be
+    in one: `place` is told by their numbers whose slots moved. With events, one more than kernels, the first happens
+    before all of them and the others after each; then no kernel starts early."""
 
     def __init__(self, context: Context, kernels: Sequence[PreparedKernel], events: Sequence[Event] = ()) -> None:
         self.context, self.kernels, self._events = context, list(kernels), list(events)
@@ -138,14 +148,15 @@ class Graph:
         if getattr(self, "_graph", 0):
             self.context.dispose("cuGraphDestroy", self._graph)
 
-    def place(self, moved: set[int], address: Address) -> None:
-        """Has the kernels that use slots which moved use them where they are now."""
-        for kernel, node in zip(self.kernels, self._nodes):
-            if any(ref.slot in moved for ref in kernel.step.buffers):
-                kernel.place(address)
-                params = kernel.node_params()
-                with self.context as context:
-                    context.driver.call("cuGraphExecKernelNodeSetParams_v2", self._exec, node, byref(params))
+    def place(self, numbers: Iterable[int], address: Address) -> None:
+        """Has kernels of some numbers use slots where they are now."""
+        for number in numbers:
+            kernel = self.kernels[number]
+            kernel.place(address)
+            params = kernel.node_params()
+            with self.context as context:
+                node = self._nodes[number]
+                context.driver.call("cuGraphExecKernelNodeSetParams_v2", self._exec, node, byref(params))
 
     def launch(self, stream: Stream) -> None:
         """Runs all of it, after all that the stream was given."""

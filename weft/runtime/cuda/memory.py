@@ -26,6 +26,7 @@ class DeviceMemory(Protocol):
 
     context: Context
     stream: Stream
+    uses: dict[int, Event]
 
     def ready_on(self, stream: Stream) -> None:
         """Has a stream wait for all that others do with the memory."""
@@ -39,10 +40,10 @@ class _Ordered:
 
     def __init__(self, context: Context, stream: Stream) -> None:
         self.context, self.stream = context, stream
-        self._events: dict[int, Event] = {}  # the last uses by other streams
+        self.uses: dict[int, Event] = {}  # the last ones by other streams
 
     def ready_on(self, stream: Stream) -> None:
-        for handle, event in self._events.items():
+        for handle, event in self.uses.items():
             if handle != stream.handle:
                 event.wait(stream)
         if stream.handle != self.stream.handle:
@@ -50,7 +51,7 @@ class _Ordered:
 
     def used_on(self, stream: Stream) -> None:
         if stream.handle != self.stream.handle:
-            event = self._events.setdefault(stream.handle, Event())
+            event = self.uses.setdefault(stream.handle, Event())
             event.record(stream)
 
 
@@ -90,7 +91,9 @@ class Pooled(_Ordered):
         if context.pool is None:
             context.dispose("cuMemFree_v2", self.address)  # which waits for all that uses it
             return
-        for event in self._events.values():
+        if not all([event.handle for event in self.uses.values()]):  # garbage that goes in any order
+            context.dispose("cuCtxSynchronize")
+        for event in [event for event in self.uses.values() if event.handle]:
             context.dispose("cuStreamWaitEvent", self.stream.handle, event.handle, 0)
         with suppress(Error):
             self._await_borrowers()

@@ -117,6 +117,7 @@ class Event:
         context = getattr(self, "context", None)
         if context is not None:
             context.dispose("cuEventDestroy_v2", self.handle)
+            self.context, self.handle = None, 0  # as those see it whose finalisers run after this one
 
     @property
     def cuda_event(self) -> int:

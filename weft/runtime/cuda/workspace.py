@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +14,8 @@ from ..functions import get_global_func
 from ..program import Array, Program
 from .array import DeviceArray
 from .context import Context
-from .graph import Graph, PreparedKernel, runs
-from .memory import Arena, Arenas, Borrowed, Pinned, aligned
+from .graph import Address, Graph, PreparedKernel, runs, users_of
+from .memory import Arena, Arenas, Borrowed, DeviceMemory, Pinned, aligned
 from .module import Function, functions_of
 from .stream import Event, Stream
 
@@ -60,12 +60,28 @@ def _side_by_side(sizes: Sequence[int]) -> tuple[list[int], int]:
     return offsets, at
 
 
+class Run(NamedTuple):
+    """A graph, and which of its kernels use each slot."""
+
+    graph: Graph
+    users: dict[int, list[int]]
+
+    def place(self, moved: Sequence[int], address: Address) -> None:
+        """Has kernels use slots that moved where they are now."""
+        numbers = dict.fromkeys([number for slot in moved for number in self.users.get(slot, ())])
+        self.graph.place(numbers, address)
+
+
 class Workspace:
     """What one call at a time uses. Inputs and outputs of the host have a home on the device, and are staged in memory
     that the device reaches."""
 
-    def __init__(self, program: Program, loaded: Loaded) -> None:
-        self.loaded, self.plan = loaded, program.plan
+    def __init__(
+        self, program: Program, loaded: Loaded, more: Sequence[PreparedKernel] = (), then: Workspace | None = None
+    ) -> None:
+        """Behind the last kernels of the program, and in the same graph, there may be `more`, and `then` those of
+        another workspace, which runs with this one only. Its slots are placed before this one's."""
+        self.loaded, self.plan, self._more, self._then = loaded, program.plan, list(more), then
         slots = self.plan.slots
         self._slots = {role: [i for i, s in enumerate(slots) if s.role == role] for role in ("input", "output")}
         self._arena_slots = [(i, known(s.offset)) for i, s in enumerate(slots) if s.role == "arena"]
@@ -77,14 +93,20 @@ class Workspace:
         self._offsets = dict(zip(self._own, offsets))
         self._home: Arena | None = None
         self._pinned: Pinned | None = None
-        self._segments: list[Graph | HostStep] | None = None
+        self._segments: list[Run | HostStep] | None = None
+        if then is not None:
+            then._segments = []
         self.last: tuple[Stream, Event] | None = None  # a run that may not have ended
         self._event = Event()
-        self.held: list[DeviceArray] = []  # what such runs have of other libraries, which may use it anew once let go
+        self.held: list[Borrowed] = []  # what such runs have of other libraries, which may use it anew once let go
 
     def __del__(self) -> None:
-        if getattr(self, "last", None) is not None and self.loaded.context.is_usable:
+        if getattr(self, "last", None) is None or not self.loaded.context.is_usable:
+            return
+        if self._event.handle:
             self.loaded.context.dispose("cuEventSynchronize", self._event.handle)
+        else:  # garbage that refers to itself goes in any order
+            self.loaded.context.dispose("cuCtxSynchronize")
 
     def run(
         self, inputs: Sequence[Given], outputs: Sequence[Given], kept: Sequence[int], arena: Arena, stream: Stream
@@ -94,11 +116,7 @@ class Workspace:
         self.begin(inputs, outputs, arena, stream)
         for number, array in zip(self._slots["input"], inputs):
             self._bring(number, array, stream)
-        for segment in self._segments or ():
-            if isinstance(segment, HostStep):
-                self.host_step(segment, stream)
-            else:
-                segment.launch(stream)
+        self.launch(stream)
         back = [(self._slots["input"][i], inputs[i]) for i in kept] + [*zip(self._slots["output"], outputs)]
         to_host = [(number, array) for number, array in back if isinstance(array, np.ndarray)]
         staged = [self._fetch(number, array, stream) for number, array in to_host]
@@ -109,26 +127,48 @@ class Workspace:
 
     def begin(self, inputs: Sequence[Given], outputs: Sequence[Given], arena: Arena, stream: Stream) -> None:
         """Orders the stream behind all that still uses the memory, and has slots where they are in this run."""
-        if self.last is not None and self.last[0].handle != stream.handle:
-            self.last[1].wait(stream)
         if self.last is not None and any(map(_is_host, inputs)):
             self.last[1].synchronize()  # what was staged is copied by then
-        arena.ready_on(stream)
+        self.order(arena, stream)
         for array in (*inputs, *outputs):
             if isinstance(array, DeviceArray):
                 array.memory.ready_on(stream)
-        before = list(self._addresses)
-        for number, offset in self._arena_slots:
-            self._addresses[number] = arena.address + offset
-        for number, array in zip(self._own, (*inputs, *outputs)):
-            self._addresses[number] = self._place(number, array)
+        own = zip(self._own, (*inputs, *outputs))
+        self.place([*self.in_arena(arena), *[(number, self._place(number, array)) for number, array in own]])
+
+    def order(self, arena: Arena, stream: Stream) -> None:
+        """Orders the stream behind the last run, and the last use of an arena."""
+        if self.last is not None and self.last[0].handle != stream.handle:
+            self.last[1].wait(stream)
+        arena.ready_on(stream)
+
+    def in_arena(self, arena: Arena) -> list[tuple[int, int]]:
+        """Slots of the arena with the addresses that they have in this one."""
+        return [(number, arena.address + offset) for number, offset in self._arena_slots]
+
+    def slot(self, place: int) -> int:
+        """The slot of an input or, counted on from those, of an output."""
+        return self._own[place]
+
+    def place(self, places: Iterable[tuple[int, int]]) -> None:
+        """Has slots at other addresses from now on."""
+        moved = [(number, address) for number, address in places if self._addresses[number] != address]
+        for number, address in moved:
+            self._addresses[number] = address
         if self._segments is None:
             self._segments = self._made()
             return
-        moved = {number for number, (old, new) in enumerate(zip(before, self._addresses)) if old != new}
         for segment in self._segments if moved else ():
-            if isinstance(segment, Graph):
-                segment.place(moved, self._addresses.__getitem__)
+            if isinstance(segment, Run):
+                segment.place([number for number, _ in moved], self._addresses.__getitem__)
+
+    def launch(self, stream: Stream) -> None:
+        """Runs all kernels and steps of the host."""
+        for segment in self._segments or ():
+            if isinstance(segment, HostStep):
+                self.host_step(segment, stream)
+            else:
+                segment.graph.launch(stream)
 
     def _place(self, number: int, array: Given) -> int:
         """Where a slot is: where an array of the device is, if kernels can read it there, else at home."""
@@ -140,21 +180,36 @@ class Workspace:
                 self._pinned = Pinned(self.loaded.context, self._home_bytes)
         return self._home.address + self._offsets[number]
 
-    def _made(self) -> list[Graph | HostStep]:
+    def _made(self) -> list[Run | HostStep]:
         """Graphs of the kernels between host steps, and those steps, in order."""
-        context, made = self.loaded.context, list[Graph | HostStep]()
+        made = list[Run | HostStep]()
         kernels: list[PreparedKernel] = []
         for step in (*self.plan.steps, None):
             if isinstance(step, KernelStep):
                 if runs(step):
                     kernels.append(self.prepared(step))
                 continue
+            if step is None:
+                made += self._last(kernels)
+                continue
             if kernels:
-                made.append(Graph(context, kernels))
+                made.append(Run(Graph(self.loaded.context, kernels), users_of(kernels)))
                 kernels = []
-            if step is not None:
-                made.append(step)
+            made.append(step)
         return made
+
+    def _last(self, kernels: Sequence[PreparedKernel]) -> list[Run]:
+        """The last graph, with what is behind the program."""
+        then, first = self._then, len(kernels) + len(self._more)
+        steps = [] if then is None else [step for step in then.plan.steps if isinstance(step, KernelStep)]
+        behind = [then.prepared(step) for step in steps if runs(step)] if then is not None else []
+        together = [*kernels, *self._more, *behind]
+        if not together:
+            return []
+        graph = Graph(self.loaded.context, together)
+        if then is not None:
+            then._segments = [Run(graph, users_of(behind, first))]
+        return [Run(graph, users_of(kernels))]
 
     def prepared(self, step: KernelStep) -> PreparedKernel:
         """A step with the addresses that slots have now."""
@@ -187,6 +242,17 @@ class Workspace:
             context.driver.call("cuMemcpyDtoHAsync_v2", into, self._addresses[number], array.nbytes, stream.handle)
         return staged
 
+    def ended(self, arena: Arena, memories: Iterable[DeviceMemory], stream: Stream) -> None:
+        """Takes notice that the stream was given a run, which may go on and use memory."""
+        if self.held and self._event.query():
+            self.held = []
+        self._event.record(stream)
+        self.last = arena.last = (stream, self._event)
+        for memory in memories:
+            memory.used_on(stream)
+            if isinstance(memory, Borrowed):
+                self.held.append(memory)
+
     def _end(self, inputs: Sequence[Given], outputs: Sequence[Given], arena: Arena, stream: Stream, wait: bool) -> None:
         for number, array in zip(self._slots["output"], outputs):
             if isinstance(array, DeviceArray) and self._addresses[number] != array.address and array.nbytes:
@@ -198,15 +264,8 @@ class Workspace:
             self.last = arena.last = None
             self.held = []
             return
-        if self.held and self._event.query():
-            self.held = []
-        self._event.record(stream)
-        self.last = arena.last = (stream, self._event)
-        for array in (*inputs, *outputs):
-            if isinstance(array, DeviceArray):
-                array.memory.used_on(stream)
-                if isinstance(array.memory, Borrowed):
-                    self.held.append(array)
+        there = [array.memory for array in (*inputs, *outputs) if isinstance(array, DeviceArray)]
+        self.ended(arena, there, stream)
 
     def host_step(self, step: HostStep, stream: Stream) -> None:
         """Runs a function of the host on copies of its tensors, and copies back what it wrote."""
