@@ -23,6 +23,15 @@ def test_what_a_driver_says_becomes_facts():
     assert target.scalar_rate / 1e12 == pytest.approx(39, rel=0.01) or target.scalar_rate > 19e12
 
 
+def test_rates_of_workstations():
+    """An A10 and an L4, as their maker's tables have them."""
+    a10 = CudaTarget().changed(arch="sm_86", sms=72, clock_mhz=1695)
+    l4 = CudaTarget().changed(arch="sm_89", sms=58, clock_mhz=2040)
+    assert a10.tensor_rate("float16") / 1e12 == pytest.approx(125, rel=0.01)
+    assert l4.tensor_rate("bfloat16") / 1e12 == pytest.approx(121, rel=0.01)
+    assert a10.tensor_rate("float32") / 1e12 == pytest.approx(62.5, rel=0.01)
+
+
 def test_an_old_driver_gets_the_ptx_that_it_reads():
     assert target_of(H100_OLD).ptx == 80
     assert target_of(H100_OLD._replace(driver=13000)).ptx == 81

@@ -1,5 +1,7 @@
 """Every operator with a body on the GPU that is here, on the samples of the operator suite, against its reference:
-`python tests/gpu/run_operators.py [--samples N] [operator ...]` prints a table of those that fail, and how many passed.
+`python tests/gpu/run_operators.py [--samples N] [--target TEXT] [operator ...]` prints a table of those that fail, and
+how many passed. Products, convolutions and attention are tried once more as code of sm_80, which every GPU runs: by
+single warps.
 
 Kernels run one by one on memory that is filled with NaN. Operators are tried in batches, each in a process of its own
 with a limit; after a crash or a hang the operator that ran is named, and the rest go on in a new process. Templates are
@@ -22,24 +24,30 @@ LIMIT = 240  # seconds that one process has
 QUIET = 30  # seconds in which an operator has to be done
 LARGEST = 200_000  # elements of a sample's inputs
 MOST_BYTES, CASES = 20 << 20, 24  # that the kernel of a case reads, and cases of a kind
+WARPS = "cuda -arch=sm_80"  # has no products of warpgroups
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("operators", nargs="*")
     parser.add_argument("--samples", type=int, default=4, help="of each operator, in each dtype")
+    parser.add_argument("--target", default="", help="what code is made for; the GPU that is here if not told")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        return work(options.operators, options.samples)
-    return supervise(options.operators or with_bodies(), options.samples)
+        return work(options.operators, options.samples, options.target)
+    failed = supervise(options.operators or with_bodies(), options.samples, options.target)
+    if not options.operators and not options.target:
+        print(f"{WARPS}:")
+        failed |= supervise(multiplying(), options.samples, WARPS)
+    return failed
 
 
-def supervise(names: list[str], samples: int) -> int:
+def supervise(names: list[str], samples: int, target: str) -> int:
     start, rows, waiting = time.perf_counter(), {}, list(names)
     while waiting:
         batch, waiting = waiting[:BATCH], waiting[BATCH:]
-        done = run_batch(batch, samples)
+        done = run_batch(batch, samples, target)
         rows |= done
         rest = [name for name in batch if name not in done]
         if rest and not done:  # it died before the first one was done
@@ -59,9 +67,9 @@ def supervise(names: list[str], samples: int) -> int:
     return 1 if failed else 0
 
 
-def run_batch(names: list[str], samples: int) -> dict[str, dict]:
+def run_batch(names: list[str], samples: int, target: str) -> dict[str, dict]:
     """What a process says about each operator; those it did not come to are left out, but for the one it died in."""
-    command = [sys.executable, __file__, "--worker", "--samples", str(samples), *names]
+    command = [sys.executable, __file__, "--worker", "--samples", str(samples), f"--target={target}", *names]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
         output, error = done.stdout, done.stderr
@@ -125,14 +133,22 @@ def kinds_of_cases() -> dict[str, list]:
     return found
 
 
-def work(names: list[str], samples: int) -> int:
+def multiplying() -> list[str]:
+    """Operators that tensor cores have templates for."""
+    import_suite()
+    from weft.lower.cuda.masters import READERS
+
+    return [*READERS, "scaled_dot_product_attention", "_strided_attention"]
+
+
+def work(names: list[str], samples: int, target: str) -> int:
     import faulthandler
 
     import_suite()
     for name in names:
         print(json.dumps({"begin": name}), flush=True)
         faulthandler.dump_traceback_later(QUIET, exit=True)
-        row = tried(name, samples)
+        row = tried(name, samples, target)
         faulthandler.cancel_dump_traceback_later()
         print(json.dumps({"name": name, **row}), flush=True)
         if row["status"] == "driver":
@@ -140,25 +156,27 @@ def work(names: list[str], samples: int) -> int:
     return 0
 
 
-def tried(name: str, samples: int) -> dict:
-    return tried_cases(name) if ":" in name else tried_operator(name, samples)
+def tried(name: str, samples: int, target: str) -> dict:
+    return tried_cases(name, target) if ":" in name else tried_operator(name, samples, target)
 
 
-def tried_cases(name: str) -> dict:
+def tried_cases(name: str, target: str) -> dict:
     from weft.base.cuda_target import CudaTarget
     from weft.testing.kernel_cases import check_case, run_case
     from weft.testing.on_gpu import run_on_gpu
 
     ran, kernels = 0, [0]
 
+    chosen = CudaTarget.create(target or "cuda")
+
     def run(kernel, arrays) -> None:
         kernels[0] += 1
-        run_on_gpu(kernel, arrays)
+        run_on_gpu(kernel, arrays, chosen)
 
     for case in kinds_of_cases()[name]:
         arrays = case.arrays()
         try:
-            check_case(run_case(case, CudaTarget.create(), arrays, run), case.wanted(arrays), str(case.dtype))
+            check_case(run_case(case, chosen, arrays, run), case.wanted(arrays), str(case.dtype))
         except Exception as error:
             status = "differs" if isinstance(error, AssertionError) else "error"
             status = "driver" if isinstance(error, RuntimeError) else status
@@ -168,7 +186,7 @@ def tried_cases(name: str) -> dict:
     return {"status": "ok", "why": "", "ran": ran, "kernels": kernels[0]}
 
 
-def tried_operator(name: str, samples: int) -> dict:
+def tried_operator(name: str, samples: int, target: str) -> dict:
     from sample import all_samples
 
     from weft.base.dtype import FLOAT32, as_dtype
@@ -184,7 +202,7 @@ def tried_operator(name: str, samples: int) -> dict:
     for sample in cases:
         status, why = "ok", ""
         try:
-            ran += compared(op, sample, kernels)
+            ran += compared(op, sample, kernels, target)
         except Error as error:
             status, why = "driver" if isinstance(error, RuntimeError) else "error", f"{type(error).__name__}: {error}"
         except AssertionError as error:
@@ -196,7 +214,7 @@ def tried_operator(name: str, samples: int) -> dict:
     return {"status": "ok" if ran else "nothing to run", "why": "", "ran": ran, "kernels": kernels[0]}
 
 
-def compared(op, sample, kernels: list[int]) -> bool:
+def compared(op, sample, kernels: list[int], target: str) -> bool:
     """Whether a sample ran; an AssertionError if it gives something else than the reference."""
     from weft.base.cuda_target import CudaTarget
     from weft.base.errors import DTypeError
@@ -205,9 +223,11 @@ def compared(op, sample, kernels: list[int]) -> bool:
     from weft.testing import op_check
     from weft.testing.on_gpu import run_on_gpu
 
+    chosen = CudaTarget.create(target or "cuda")
+
     def run(kernel, arrays) -> None:
         kernels[0] += 1
-        run_on_gpu(kernel, arrays)
+        run_on_gpu(kernel, arrays, chosen)
 
     try:
         wanted = op_check.run_sample(op, sample)
@@ -216,7 +236,7 @@ def compared(op, sample, kernels: list[int]) -> bool:
     if op in Op.mutates and op.mutates_of(op_check._params(op, sample)):
         return False  # a build gives what is written to variables a place of its own
     try:
-        given = op_check.run_kernels_of(op, sample, LOWERING, CudaTarget.create(), run)
+        given = op_check.run_kernels_of(op, sample, LOWERING, chosen, run)
     except DTypeError:
         if any(x.dtype.itemsize == 2 for x in sample.inputs):
             return False  # nor do its rules of dtypes

@@ -15,7 +15,9 @@ from weft.core.op import Op
 from weft.testing.op_check import Sample, run_lowered
 
 rng = np.random.default_rng(31)
-TARGETS = [*targets(), CpuTarget.create()]  # the last with all that the machine has
+MACHINE = CpuTarget.create()
+AMX = "+amx-tile,+amx-bf16,+amx-int8"
+TARGETS = [*targets(), MACHINE]  # the last with all that the machine has
 DEPTHS = [2, 4, 6, 14, 66, 130]
 
 
@@ -65,6 +67,11 @@ def test_floats_with_weights_of_16_bits_between_guard_pages(leading, depth, unit
     agrees(found, x.astype("d") @ w.astype("d"))
 
 
+def pair_units(target):
+    """What may multiply pairs: vectors, and tiles where the machine has them."""
+    return {"amx-bf16", "avx512bf16"} if target.has("amx-bf16") else {"avx512bf16"}
+
+
 def layer(target, precision, rows, depth, units, **options):
     """relu(x w' + b), compiled, and what it is made of: the same for the same sizes."""
     sym, own = weft.symbol, np.random.default_rng(units)
@@ -87,14 +94,14 @@ def test_layers_in_bfloat16(target):
         model, w, b = layer(target, "bf16", rows, depth, units)
         pairs = target.facts.pair_flops > target.facts.flops
         (unit,) = {kernel.isa for kernel in model.report().kernels if "matmul" in kernel.name}
-        assert unit == ("avx512bf16" if pairs else f"{target.isa}, weights of bfloat16")
+        assert unit in pair_units(target) if pairs else unit == f"{target.isa}, weights of bfloat16"
         x = normal(rows, depth)
         wanted = (rounded(x) if pairs else x.astype("d")) @ rounded(w).T + b
         agrees(model(x)[0], np.maximum(wanted, 0))
 
 
 def test_rows_of_any_number():
-    model, w, b = layer(CpuTarget.create(), "bf16", None, 131, 70)
+    model, w, b = layer(MACHINE, "bf16", None, 131, 70)
     for rows in range(1, 18):
         x = normal(rows, 131)
         wanted = np.maximum(x.astype("d") @ w.astype("d").T + b, 0)
@@ -109,7 +116,7 @@ def test_same_bits_for_any_threads_and_what_is_not_finite(precision):
     x[3, 5], x[4, 7], x[5, 9] = np.nan, np.inf, -np.inf
     found = []
     for threads in (1, 2):
-        model, w, b = layer(CpuTarget.create(), precision, rows, depth, units, threads=threads)
+        model, w, b = layer(MACHINE, precision, rows, depth, units, threads=threads)
         found.append(model(x)[0])
     np.testing.assert_array_equal(found[0].view(np.int32), found[1].view(np.int32))
     with np.errstate(all="ignore"):
@@ -167,15 +174,31 @@ def test_convolutions_in_bfloat16(case):
         assert np.abs(found - value).max() <= 0.01 * np.abs(value).max(), name
     for one, two in zip(models[0](x), models[1](x)):
         np.testing.assert_array_equal(one, two)
-    if CpuTarget.create().facts.pair_flops > CpuTarget.create().facts.flops:
+    if MACHINE.facts.pair_flops > MACHINE.facts.flops:
         units = {kernel.isa for kernel in models[0].report().kernels if "pair_conv2d" in kernel.name}
-        assert units == {"avx512bf16"}
+        assert units
+        assert units <= pair_units(MACHINE)
 
 
 def test_convolutions_that_winograd_computes_faster_multiply_floats():
-    """3x3 filters on a large image, whose products tiles cut to a quarter: of the rounded numbers."""
+    """3x3 filters on a large image, whose products tiles cut to a quarter: of the rounded numbers, where an instruction
+    takes pairs. AMX is faster than that."""
     sym, x, w = weft.symbol, normal(1, 64, 112, 112), normal(64, 64, 3, 3)
     y = sym.conv2d(sym.Variable("x"), sym.Variable("w"), channels=64, kernel_size=3, padding=1, use_bias=False)
-    short = [value.astype("bfloat16").astype("f") for value in (x, w)]
-    wanted = weft.compile((y, {"w": short[1]}), shape={"x": x.shape})(short[0])[0]
-    np.testing.assert_array_equal(weft.compile((y, {"w": w}), shape={"x": x.shape}, precision="bf16")(x)[0], wanted)
+
+    def compiled(weight, **options):
+        return weft.compile((y, {"w": weight}), shape={"x": x.shape}, **options)
+
+    zen4 = CpuTarget.create("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4")
+    for target, by_pairs in ((zen4, False), (CpuTarget.create(str(zen4), features=f"{zen4.features},{AMX}"), True)):
+        names = [kernel.name for kernel in compiled(w, target=target, precision="bf16").report().kernels]
+        assert any("pair_conv2d" in name for name in names) is by_pairs, names
+    found = compiled(w, precision="bf16")(x)[0]
+    floats = compiled(short(w))(short(x))[0]
+    if MACHINE.facts.pair_flops > MACHINE.facts.flops and not MACHINE.has("amx-bf16"):
+        np.testing.assert_array_equal(found, floats)
+    assert np.abs(found - floats).max() <= 0.01 * np.abs(floats).max()
+
+
+def short(value):
+    return value.astype("bfloat16").astype("f")

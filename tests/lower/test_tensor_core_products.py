@@ -8,6 +8,7 @@ from weft.base.cuda_target import CudaTarget
 from weft.base.errors import InvalidValue
 from weft.te.interpret import run_kernel
 from weft.te.tensor_cores.product import Tile
+from weft.te.tensor_cores.warp_product import WarpTile
 from weft.testing.tensor_cores import ConvolutionCase, ProductCase
 
 rng = np.random.default_rng(0)
@@ -64,6 +65,30 @@ def test_convolution_reads_windows():
 def test_tiles_that_cannot_be_are_refused():
     with pytest.raises(InvalidValue, match="tiles"):
         ProductCase(Tile("fp16", 1, 64, split=4), 64, 64, 128).kernel(TARGET)
+
+
+def test_tiles_of_single_warps_that_cannot_be_are_refused():
+    target = CudaTarget().changed(arch="sm_86")
+    with pytest.raises(InvalidValue, match="shared memory"):
+        ProductCase(WarpTile("fp16", 128, 256), 64, 64, 128).kernel(target)
+    with pytest.raises(InvalidValue, match="by columns"):
+        ProductCase(WarpTile("fp16", 32, 64, 1, 4), 64, 64, 128, turned=(True, False)).kernel(target)
+
+
+def test_single_warps_fill_their_machine():
+    """Large tiles where there is much to do, small ones where there is little; less where shared memory is short."""
+    a100 = CudaTarget().changed(arch="sm_80", sms=108, clock_mhz=1410)
+    a10 = CudaTarget().changed(arch="sm_86", sms=72, clock_mhz=1695)
+    chosen = lambda target, *shape, kind="fp16": ProductCase(None, *shape, kind).kernel(target).body
+    assert chosen(a100, 4096, 4096, 4096).tile[1:3] == (128, 256)
+    assert chosen(a10, 4096, 4096, 4096).tile[1:3] == (128, 128)
+    small = chosen(a100, 128, 768, 3072)
+    assert small.tile.rows * small.tile.width <= 64 * 64
+    assert small.ring.stages > 3  # it is alone on its multiprocessor
+    for target in (a100, a10):
+        plan = chosen(target, 1000, 1000, 1000, kind="tf32")
+        assert plan.launch.shared <= target.shared_bytes
+        assert plan.tile.exact
 
 
 def test_chosen_tiles_fill_the_machine():

@@ -27,6 +27,7 @@ _SHARED_OF_ARCH = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 120: 101376, 
 
 # Operations of dense products that one SM does in a cycle, by architecture and bytes of an element: the maker's tables.
 _TENSOR_RATES = {80: {2: 2048, 4: 1024, 1: 4096}, 90: {2: 4096, 4: 2048, 1: 8192}, 100: {2: 8192, 4: 4096, 1: 16384}}
+_TENSOR_RATES |= {sm: {2: 1024, 4: 512, 1: 2048} for sm in (86, 120)}  # those of workstations
 _SCALAR_RATE = 256  # of float32 without tensor cores: 128 sums of products
 _MEASURED_SHARE = 0.9  # of the memory's nominal rate that kernels reach
 

@@ -33,6 +33,8 @@ from .expr import (
 from .loops import Alloc, Barrier, Exchange, For, If, Let, Prefetch, Seq, Stmt, Store, TileStep, While
 from .tensor_cores.attention import Attention
 from .tensor_cores.product import Product
+from .tensor_cores.warp_attention import WarpAttention
+from .tensor_cores.warp_product import WarpProduct
 
 Node = Expr | Stmt
 N = TypeVar("N", bound=Node)
@@ -67,7 +69,9 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     TileStep: lambda s: s.indices,
     Barrier: lambda s: (),
     Product: lambda s: (s.store,),
+    WarpProduct: lambda s: (s.store,),
     Attention: lambda s: (s.score, s.store),
+    WarpAttention: lambda s: (s.score, s.store),
     Exchange: lambda s: (*s.indices, s.value),
 }
 

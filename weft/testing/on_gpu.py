@@ -27,9 +27,10 @@ def gpu_target() -> CudaTarget:
     return CudaTarget.create()
 
 
-def prepared(kernel: Kernel, addresses: Sequence[int]) -> PreparedKernel:
-    """A kernel without scalars, with its arguments at these addresses, ready to be launched."""
-    context, target = platform().context(), gpu_target()
+def prepared(kernel: Kernel, addresses: Sequence[int], target: CudaTarget | None = None) -> PreparedKernel:
+    """A kernel without scalars, with its arguments at these addresses, ready to be launched. `target`: what its code is
+    made for, else the GPU that is here; GPUs run code of older ones whose name has no letter behind."""
+    context, target = platform().context(), target or gpu_target()
     code = CODEGEN.code(kernel, CODEGEN.assemble(CODEGEN.emit(kernel, target), target))
     function = functions_of(context, [code.code], [kernel.name])[kernel.name]
     buffers = tuple(BufferRef(number) for number in range(len(addresses)))
@@ -39,7 +40,7 @@ def prepared(kernel: Kernel, addresses: Sequence[int]) -> PreparedKernel:
         return PreparedKernel(context, function, step, lambda slot: addresses[slot])
 
 
-def run_on_gpu(kernel: Kernel, arrays: Sequence[Array]) -> None:
+def run_on_gpu(kernel: Kernel, arrays: Sequence[Array], target: CudaTarget | None = None) -> None:
     """Runs a kernel on arrays, in place; what lies behind them on the device is no number."""
     stream = current_stream()
     held = [device_empty((max(array.nbytes, 16),), "uint8") for array in arrays]
@@ -47,7 +48,7 @@ def run_on_gpu(kernel: Kernel, arrays: Sequence[Array]) -> None:
         padded = np.full(memory.shape, 0xFF, np.uint8)
         padded[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         memory.copyfrom(padded)
-    launch = prepared(kernel, [memory.address for memory in held])
+    launch = prepared(kernel, [memory.address for memory in held], target)
     if all(launch.step.launch.blocks):
         launch.launch(stream)
     stream.synchronize()

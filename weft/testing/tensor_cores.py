@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from ..base.cuda_target import CudaTarget
 from ..lower.cuda.attention import AttentionRequest, Strided, can_attend, write_attention
+from ..lower.cuda.masters import WGMMA
 from ..lower.cuda.product import Matrices, Request, write_product
+from ..lower.cuda.warp_attention import can_attend_by_warps, write_warp_attention
+from ..lower.cuda.warp_product import EXACT, PLAIN, write_warp_product
 from ..te.build import KernelBuilder
 from ..te.expr import Expr, call, cast, const, maximum
-from ..te.loops import Kernel
+from ..te.loops import Buffer, Kernel
 from ..te.tensor_cores.attention import AttentionTile
 from ..te.tensor_cores.product import Tile, Window
+from ..te.tensor_cores.warp_attention import WarpAttentionTile
+from ..te.tensor_cores.warp_product import WarpTile
+
+
+def by_warps(tile: Tile | WarpTile | None, target: CudaTarget) -> bool:
+    """Whether single warps multiply: as the tile says, else the target."""
+    return isinstance(tile, WarpTile) if tile is not None else not (target.sm == WGMMA and target.has_own_code)
+
+
+def written(b: KernelBuilder, request: Request, target: CudaTarget, tile: Tile | WarpTile | None) -> Kernel:
+    """A product by the template of its tile, or of the target."""
+    if isinstance(tile, Tile):
+        return write_product(b, request, target, tile)
+    if by_warps(tile, target):
+        return write_warp_product(b, request, target, tile)
+    return write_product(b, request, target)
+
 
 DTYPES_OF = {"fp16": "float16", "bf16": "bfloat16", "tf32": "float32"}
 
@@ -23,7 +43,7 @@ DTYPES_OF = {"fp16": "float16", "bf16": "bfloat16", "tf32": "float32"}
 class ProductCase:
     """act(a b^T + bias + other), of `batch` products; buffers in the order a, b, bias, other, result."""
 
-    tile: Tile | None
+    tile: Tile | WarpTile | None
     rows: int
     columns: int
     depth: int
@@ -35,7 +55,9 @@ class ProductCase:
     activation: str = ""
     out: str = ""
     shared_b: bool = False
-    exact: bool = False  # float32 by three products of tf32; the rests of a and b are buffers behind them
+    exact: bool = (
+        False  # float32 by three products of tf32; of warpgroups, the rests of a and b are buffers behind them
+    )
 
     @property
     def dtype(self) -> str:
@@ -49,7 +71,8 @@ class ProductCase:
         b = KernelBuilder("kernel")
         a = b.arg("a", self.dtype, (self.batch * self.rows * self.depth,))
         w = b.arg("b", self.dtype, ((1 if self.shared_b else self.batch) * self.columns * self.depth,))
-        rest = (b.arg("ar", self.dtype, a.shape), b.arg("br", self.dtype, w.shape)) if self.exact else None
+        rested = self.exact and not by_warps(self.tile, target)
+        rest = (b.arg("ar", self.dtype, a.shape), b.arg("br", self.dtype, w.shape)) if rested else None
         bias = b.arg("bias", self.dtype, (self.columns,)) if self.bias else None
         other = b.arg("other", self.out_dtype, (self.batch, self.rows, self.columns)) if self.other else None
         out = b.arg("out", self.out_dtype, (self.batch * self.rows * self.columns,))
@@ -66,7 +89,7 @@ class ProductCase:
         request = Request(
             left, right, self.batch, self.rows, self.columns, self.depth, out, finish, self.kind, other, rest
         )
-        return write_product(b, request, target, self.tile)
+        return written(b, request, target, self.tile)
 
     def _activated(self, x: Expr) -> Expr:
         return activated(x, self.activation)
@@ -76,7 +99,7 @@ class ProductCase:
 class ConvolutionCase:
     """act(convolution + bias + other) of pictures in NHWC with filters (out, height, width, in)."""
 
-    tile: Tile | None
+    tile: Tile | WarpTile | None
     pictures: tuple[int, int, int, int]
     out_channels: int
     filter: tuple[int, int] = (3, 3)
@@ -108,7 +131,7 @@ class ConvolutionCase:
         rows, depth = count * self.image[0] * self.image[1], self.filter[0] * self.filter[1] * channels
         data = b.arg("data", self.dtype, (prod(self.pictures),))
         weight = b.arg("weight", self.dtype, (self.out_channels * depth,))
-        sides = (data, weight) if self.exact else ()
+        sides = (data, weight) if self.exact and not by_warps(self.tile, target) else ()
         rest = tuple(b.arg(f"{side.name}_rest", self.dtype, side.shape) for side in sides) or None
         bias = b.arg("bias", self.dtype, (self.out_channels,)) if self.bias else None
         other = b.arg("other", self.dtype, (rows, self.out_channels)) if self.other else None
@@ -123,7 +146,7 @@ class ConvolutionCase:
         window = Window(data, self.pictures, self.image, self.filter, self.strides, self.pads[:2], self.dilation)
         extents = 1, rows, self.out_channels, depth
         request = Request(window, Matrices(weight), *extents, out, finish, self.kind, other, rest)
-        return write_product(b, request, target, self.tile)
+        return written(b, request, target, self.tile)
 
 
 @dataclass(frozen=True)
@@ -179,6 +202,65 @@ class AttentionCase:
         return write_attention(b, request, target, self.tile)
 
 
+@dataclass(frozen=True)
+class HeadsCase:
+    """Attention by single warps over queries, keys and values of their own, (batch, heads, rows, columns), of which
+    keys and values may have fewer heads; buffers in the order queries, keys, values, mask (batch, queries, keys),
+    result."""
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    width: int
+    values: int
+    kind: str = "fp16"
+    causal: bool = False
+    masked: bool = False
+    each: int = 1  # heads of queries that share one of keys
+    unseen: str = "nan"
+    tile: WarpAttentionTile | None = None
+
+    @property
+    def dtype(self) -> str:
+        return DTYPES_OF[self.kind]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int, int, int], ...]:
+        """Of queries, keys, values and the result."""
+        fewer = self.heads // self.each
+        heads, rows = (self.heads, fewer, fewer, self.heads), (self.queries, self.keys, self.keys, self.queries)
+        columns = self.width, self.width, self.values, self.values
+        return tuple((self.batch, *shape) for shape in zip(heads, rows, columns))
+
+    def kernel(self, target: CudaTarget) -> Kernel:
+        b = KernelBuilder("kernel")
+        query, key, value = (b.arg(name, self.dtype, (prod(shape),)) for name, shape in zip("qkv", self.shapes))
+        mask = b.arg("mask", self.dtype, (self.batch, self.queries, self.keys)) if self.masked else None
+        out = b.arg("out", self.dtype, (prod(self.shapes[3]),))
+
+        def strided(buffer: Buffer, shape: Sequence[int], shared: bool) -> Strided:
+            _, heads, rows, columns = shape
+            inner = (rows * columns, 0) if shared else (self.each * rows * columns, rows * columns)
+            return Strided(buffer, 0, (heads * rows * columns, *inner, columns, 1))
+
+        def score(total: Expr, batch: Sequence[Expr], query: Expr, key: Expr) -> Expr:
+            assert mask is not None
+            return total * const(self.width**-0.5, total.dtype) + mask[batch[0], query, key]
+
+        sides = [
+            strided(buffer, shape, shared)
+            for buffer, shape, shared in zip((query, key, value, out), self.shapes, (False, True, True, False))
+        ]
+        request = AttentionRequest(
+            sides[0], sides[1], sides[2], sides[3],
+            (self.batch, self.heads // self.each, self.each), self.queries, self.keys, self.width, self.values,
+            1.0 if self.masked else self.width**-0.5, self.causal, self.unseen, score if self.masked else None,
+        )  # fmt: skip
+        assert can_attend_by_warps(request)
+        return write_warp_attention(b, request, target, self.tile)
+
+
 def activated(x: Expr, name: str) -> Expr:
     """relu(x), or gelu(x) by erf, or x."""
     if name == "relu":
@@ -192,7 +274,7 @@ def activated(x: Expr, name: str) -> Expr:
 SHAPES = [(1, 1000, 2048), (128, 768, 768), (128, 3072, 768), (512, 3072, 768), (1024, 768, 3072), (4096, 4096, 1024)]
 
 
-def _each(tiles: Sequence[Tile], rows: int, columns: int, depth: int, **more: Any) -> list[ProductCase]:
+def _each(tiles: Sequence[Tile | WarpTile], rows: int, columns: int, depth: int, **more: Any) -> list[ProductCase]:
     return [ProductCase(tile, rows, columns, depth, tile.kind, **more) for tile in tiles]
 
 
@@ -302,6 +384,63 @@ def convolution_cases() -> dict[str, list[ConvolutionCase]]:
     }  # fmt: skip
 
 
+def warp_product_cases() -> dict[str, list[ProductCase]]:
+    """Products by single warps: all tiles, orders and dtypes, sizes that no copy of 16 bytes fits, what follows."""
+    plain = [WarpTile(kind, *shape) for shape in PLAIN for kind in ("fp16", "tf32")]
+    small = WarpTile("fp16", 64, 64, 2, 2)
+    exact = [WarpTile("tf32", *shape, True) for shape in EXACT]
+    follow: dict[str, Any] = {"bias": True, "other": True, "activation": "relu"}
+    orders = [(a, b) for a in (False, True) for b in (False, True)]
+    kinds = [WarpTile("fp16", 128, 128), WarpTile("bf16", 64, 64, 2, 2), WarpTile("tf32", 64, 128)]
+    return {
+        "warp_smallest": _each([small], 5, 8, 8) + _each([small], 4, 1, 1),
+        "warp_tiles": _each(plain, 140, 264, 136, **follow),
+        "warp_exact": _each(exact, 140, 264, 136, bias=True, exact=True),
+        "warp_orders": [
+            ProductCase(tile, 136, 72, 200, tile.kind, 2, turned, exact=tile.exact, **follow)
+            for turned in orders
+            for tile in (*kinds, WarpTile("tf32", 64, 64, 2, 2, True))
+        ],
+        "warp_odd": [
+            ProductCase(tile, 131, columns, depth, tile.kind, 2, turned, exact=tile.exact, **follow)
+            for turned, columns, depth in zip(orders, (71, 70, 68, 67), (67, 70, 36, 133))
+            for tile in (*kinds, WarpTile("tf32", 64, 64, 2, 2, True))
+        ],
+        "warp_shared": [ProductCase(kinds[0], 40, 200, 72, batch=3, shared_b=True, bias=True)],
+        "warp_gelu": [ProductCase(tile, 200, 264, 128, tile.kind, bias=True, activation="gelu") for tile in kinds],
+        "warp_float_out": _each(kinds[:2], 200, 1001, 96, out="float32", **follow),
+        "warp_resident": _each(
+            [small._replace(resident=4), WarpTile("fp16", 128, 64, 4, 2, resident=2)], 300, 520, 1032
+        ),
+        "warp_chosen": [
+            ProductCase(None, *shape, kind, bias=True, exact=kind == "tf32")
+            for shape in SHAPES[1:]
+            for kind in ("fp16", "tf32")
+        ],
+    }  # fmt: skip
+
+
+def warp_convolution_cases() -> dict[str, list[ConvolutionCase]]:
+    """Convolutions by single warps: windows, strides, channels that no copy of 16 bytes fits."""
+    C, T = ConvolutionCase, WarpTile
+    tiles = [T("fp16", 64, 64, 2, 2), T("bf16", 128, 64, 4, 2), T("tf32", 64, 64, 2, 2), T("tf32", 64, 64, 2, 2, True)]
+    windows: list[Any] = [
+        ((2, 9, 8, 16), 24, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+        ((1, 11, 9, 8), 9, (3, 2), (2, 1), (1, 0, 1, 1), (1, 2)),
+        ((1, 8, 9, 6), 10, (5, 3), (1, 2), (2, 3, 2, 0), (2, 1)),
+        ((2, 7, 7, 5), 11, (3, 3), (2, 2), (0, 1, 2, 0), (1, 1)),
+        ((3, 7, 7, 36), 40, (1, 1), (2, 2), (0, 0, 0, 0), (1, 1)),
+    ]
+    return {
+        "warp_window": [
+            replace(C(tile, *window), kind=tile.kind, other=True, exact=tile.exact)
+            for window in windows
+            for tile in tiles
+        ],
+        "warp_window_large": [C(T("fp16", 128, 128), (3, 14, 14, 128), 192), C(None, (8, 28, 28, 128), 128)],
+    }
+
+
 def attention_cases() -> dict[str, list[AttentionCase]]:
     """Attention of several head sizes, tails of tokens, masks, shared heads."""
     A = AttentionCase
@@ -320,4 +459,30 @@ def attention_cases() -> dict[str, list[AttentionCase]]:
         "attention_masked": [A(3, 2, 198, 64, masked=True), A(2, 2, 640, 128, masked=True, causal=True)],
         "attention_grouped": [A(2, 6, 200, 64, groups=2), A(1, 4, 130, 128, groups=1, causal=True)],
         "attention_few": [A(4, 3, 1, 64), A(4, 3, 5, 64, masked=False), A(1, 2, 2, 64, causal=True)],
+    }
+
+
+def warp_attention_cases() -> dict[str, list[HeadsCase]]:
+    """The same by single warps, of all dtypes; with sizes that no copy of 16 bytes fits."""
+    H = HeadsCase
+    kinds = ("fp16", "bf16", "tf32")
+    sizes = [(1, 2, 70, 130, 64, 64), (1, 1, 17, 33, 72, 40), (2, 1, 5, 100, 20, 18), (1, 1, 20, 9, 7, 5)]
+    return {
+        "warp_attention": [H(*size, kind) for size in sizes for kind in kinds],
+        "warp_attention_causal": [H(1, 2, 130, 130, 32, 32, kind, causal=True, each=2) for kind in kinds],
+        "warp_attention_masked": [
+            H(2, 2, 37, keys, 24, 40, kind, causal, True, unseen=unseen)
+            for keys, causal, unseen in ((66, False, "nan"), (65, True, "zero"), (64, False, "clean"))
+            for kind in kinds
+        ],
+        "warp_attention_wide": [
+            H(1, 1, 40, 70, width, values, kind)
+            for width, values in ((128, 128), (256, 256), (160, 200))
+            for kind in kinds
+        ],
+        "warp_attention_tiles": [
+            H(1, 1, 70, 200, 64, 64, kind, tile=WarpAttentionTile(kind, warps, stages, kind == "tf32"))
+            for warps, stages in ((2, 1), (4, 1), (2, 3))
+            for kind in kinds
+        ],
     }

@@ -1,16 +1,21 @@
-"""A graph's groups lowered for a GPU, and run in the interpreter on memory that is filled with NaN."""
+"""A graph's groups lowered for a GPU, and run in the interpreter, by single warps as PTX, on memory that is filled with
+NaN."""
 
 from __future__ import annotations
 
 import numpy as np
+from codegen.cuda.ptx_machine import run_ptx
 
 from weft.base.dtype import as_dtype
+from weft.codegen.cuda.compile import CODEGEN
 from weft.core.graph import Graph
 from weft.core.infer import infer
 from weft.lower.cuda.dispatch import LOWERING
 from weft.lower.group import Temporary
 from weft.passes.fuse import fusible_groups
 from weft.te.interpret import run_kernel
+from weft.te.tensor_cores.warp_attention import WarpAttention
+from weft.te.tensor_cores.warp_product import WarpProduct
 
 
 def interpreted(symbol, target, given):
@@ -36,5 +41,10 @@ def interpreted(symbol, target, given):
 
     for kernel, places, _ in made:
         arrays = [array_of(place) for place in places]
-        run_kernel(kernel, [a.reshape([int(e.value) for e in b.shape]) for a, b in zip(arrays, kernel.buffers)])
+        fitting = [a.reshape([int(e.value) for e in b.shape]) for a, b in zip(arrays, kernel.buffers)]
+        if isinstance(kernel.body, (WarpProduct, WarpAttention)):
+            text = CODEGEN.assemble(CODEGEN.emit(kernel, target), target).decode()
+            run_ptx(text, fitting, kernel.body.launch.blocks[0], kernel.body.launch.shared)
+        else:
+            run_kernel(kernel, fitting)
     return memory[graph.outputs[0].node].astype(np.float64), [lowered.kernel for lowered in made]

@@ -24,6 +24,7 @@ from .attention import AttentionRequest, Strided, can_attend, write_attention
 from .masters import WGMMA
 from .split_attention import can_split, has_few_queries, write_split_attention
 from .stage import stage_kernel
+from .warp_attention import can_attend_by_warps, write_warp_attention
 
 Facts = Callable[[NodeEntry], Fact]
 Score = Callable[[Expr, Sequence[Expr], Expr, Expr], Expr]
@@ -98,11 +99,6 @@ def _attended(
     return None if write is None else [LoweredKernel(write(b, request, target), arguments, work)]
 
 
-def _writer(request: AttentionRequest, target: CudaTarget) -> Callable[..., Kernel] | None:
-    """The template of tensor cores that takes an attention."""
-    return write_attention if target.sm == WGMMA and target.has_own_code and can_attend(request) else None
-
-
 def _arguments(kernel: Kernel, named: dict[str, Hashable]) -> tuple[Hashable, ...]:
     """What the buffers of a kernel are, by their names: those that have none yet are values between kernels."""
     for buffer in kernel.buffers:
@@ -110,6 +106,13 @@ def _arguments(kernel: Kernel, named: dict[str, Hashable]) -> tuple[Hashable, ..
             extents = tuple(int(extent.value) for extent in buffer.shape)  # type: ignore[attr-defined]
             named[buffer.name] = Temporary(len(named), extents, buffer.dtype)
     return tuple(named[buffer.name] for buffer in kernel.buffers)
+
+
+def _writer(request: AttentionRequest, target: CudaTarget) -> Callable[..., Kernel] | None:
+    """The template that takes an attention: by warpgroups where they multiply its dtype."""
+    if target.sm == WGMMA and target.has_own_code and can_attend(request):
+        return write_attention
+    return write_warp_attention if can_attend_by_warps(request) else None
 
 
 def _scale(params: Any, width: int) -> float:

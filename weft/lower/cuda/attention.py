@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 from ...base.cuda_target import CudaTarget
 from ...base.plan import Launch, TensorMap
@@ -97,21 +98,33 @@ def write_attention(
     key = seen(request.key, request.keys, request.width, tile.keys)
     value = seen(request.value, request.keys, request.values, tile.keys)
     out = seen(request.out, request.queries, request.values, PANEL_ROWS)
+    sides = query, key, value, out
+    plan = Attention(Launch(), tuple(maps), tile=tile, **described(request, KINDS, sides))
+    blocks = plan.heads * plan.query_tiles
+    b.emit(_launched(plan, Launch((blocks, 1, 1), (tile.threads, 1, 1), plan.shared_bytes, 1, True)))
+    return b.finish()
+
+
+def described(request: AttentionRequest, kinds: dict[str, str], sides: Sequence[Seen]) -> dict[str, Any]:
+    """What all statements of attentions say, by the names of `Attended`; `sides` in its order."""
     dtype = request.out.buffer.dtype
     batch = tuple(Var(f"batch{axis}") for axis in range(len(request.batch)))
     query_at, key_at, column = Var("query"), Var("key"), Var("column")
     total, result = Var("total", dtype), Var("result", dtype)
-    score = total if request.score is None else request.score(total, batch, query_at, key_at)
-    place = out.at(batch, query_at, column)
-    store = Store(request.out.buffer, place.indices, result)  # type: ignore[attr-defined]
-    plan = Attention(
-        Launch(), tuple(maps), tile, KINDS[dtype.name], request.batch, request.queries, request.keys, request.width,
-        request.values, query, key, value, out.map, tuple(out.mapped), batch, query_at, key_at, column, total, result,
-        score, request.factor, request.causal, request.unseen, store,
-    )  # fmt: skip
-    blocks = plan.heads * plan.query_tiles
-    b.emit(_launched(plan, Launch((blocks, 1, 1), (tile.threads, 1, 1), plan.shared_bytes, 1, True)))
-    return b.finish()
+    place = sides[-1].at(batch, query_at, column)
+    return {
+        **{name: getattr(request, name) for name in "batch queries keys width values factor causal unseen".split()},
+        **dict(zip(("query", "key", "value", "out"), sides)),
+        "kind": kinds[dtype.name],
+        "batch_at": batch,
+        "query_at": query_at,
+        "key_at": key_at,
+        "column_at": column,
+        "total": total,
+        "result": result,
+        "score": total if request.score is None else request.score(total, batch, query_at, key_at),
+        "store": Store(request.out.buffer, place.indices, result),  # type: ignore[attr-defined]
+    }
 
 
 def _launched(plan: Attention, launch: Launch) -> Attention:

@@ -30,9 +30,11 @@ from ..group import LoweredKernel, Strides, Temporary, kernel_name, lower_stages
 from .few_rows import has_few_rows, write_few_rows
 from .product import KINDS, Matrices, Request, fits_copies, write_product
 from .stage import stage_kernel
+from .warp_product import can_count, write_warp_product
 
 Facts = Callable[[NodeEntry], Fact]
-WGMMA = 90  # the architecture that the templates are for
+WGMMA = 90  # the architecture that has products of warpgroups
+FEWEST = 4  # rows and columns, below which reading is all there is to a product by single warps
 MAX_CORNER, MAX_STRIDE = 127, 8  # how far windows may reach outside of a picture, and lie apart
 
 
@@ -100,16 +102,18 @@ def _multiplied(group: FusedGroup, fact: Facts) -> Multiplied | None:
 def _by_tensor_cores(
     group: FusedGroup, fact: Facts, multiplied: Multiplied, target: CudaTarget
 ) -> list[LoweredKernel] | None:
-    dtype = multiplied.a.dtype
-    if target.sm != WGMMA or not target.has_own_code:
-        return None
-    if dtype == FLOAT32:
-        multiplied = _by_rows(multiplied, target)
-    if not _fits(multiplied):
-        return None
+    dtype, by_groups = multiplied.a.dtype, target.sm == WGMMA and target.has_own_code
+    turned = _by_rows(multiplied, target) if by_groups and dtype == FLOAT32 else multiplied
+    if not by_groups or not _fits(turned):
+        return [_written(group, fact, multiplied, target, write_warp_product)] if _suits_warps(multiplied) else None
     if dtype == FLOAT32 and target.precision == "fp32":
-        multiplied = _with_rests(multiplied, target)
-    return [*multiplied.before, _written(group, fact, multiplied, target, write_product)]
+        turned = _with_rests(turned, target)
+    return [*turned.before, _written(group, fact, turned, target, write_product)]
+
+
+def _suits_warps(made: Multiplied) -> bool:
+    """Whether there is something to fill a tile with, and pictures are counted in 32 bits."""
+    return min(made.rows, made.columns) >= FEWEST and (made.a.window is None or can_count(made.a.window))
 
 
 def _fits(made: Multiplied) -> bool:

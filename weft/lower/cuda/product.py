@@ -110,8 +110,8 @@ def plan_product(request: Request, buffers: Sequence[Buffer], target: CudaTarget
     blocks = units * tile.split if tile.split > 1 else min(units, target.sms * tile.resident)
     launch = Launch((blocks, 1, 1), (tile.threads, 1, 1), memory.bytes, tile.split, True)
     extents = request.batch, request.rows, request.columns, request.depth
-    sides = a, right, *extents
-    return Product(launch, tuple(maps), tile, memory, *sides, batch, row, column, total, store, passes, out_map, other)
+    sides, at_index = (a, right, *extents), (batch, row, column)
+    return Product(launch, tuple(maps), *sides, *at_index, total, store, tile, memory, passes, out_map, other)
 
 
 def _is_staged(request: Request, tile: Tile) -> bool:

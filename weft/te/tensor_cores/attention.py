@@ -61,12 +61,11 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Attention(WholeKernel):
+class Attended(WholeKernel):
     """For every index of the batch and every query: `store`, in which `result` is the sum over keys of probabilities
     times values. Probabilities are the softmax of `factor` times `score`, in which `total` is the product of a query
     and a key. `unseen`: those of a query that sees no key are "nan" or "zero"; "clean": 0 in place of any NaN."""
 
-    tile: AttentionTile
     kind: str
     batch: tuple[int, ...]
     queries: int
@@ -76,8 +75,7 @@ class Attention(WholeKernel):
     query: Seen
     key: Seen
     value: Seen
-    out_map: int
-    out_axes: tuple[int, ...]  # axes of the batch that the map of the result has, from the innermost out
+    out: Seen
     batch_at: tuple[Var, ...]
     query_at: Var
     key_at: Var
@@ -93,6 +91,45 @@ class Attention(WholeKernel):
     @property
     def heads(self) -> int:
         return prod(self.batch)
+
+    def loops(self) -> Stmt:
+        """Scores, their largest, probabilities, sums: one query after the other, in float32."""
+        scores = buffer("scores", "float32", (self.keys,), scope="scratch")
+        top, total = (buffer(name, "float32", (1,), scope="scratch") for name in ("top", "total"))
+        low, zero, at = const(float("-inf"), "float32"), const(0.0, "float32"), as_expr(0)
+        k, key, column = Var("k"), self.key_at, self.column_at
+        product = cast(self.query.at(self.batch_at, self.query_at, k), "float32")
+        product = product * cast(self.key.at(self.batch_at, key, k), "float32")
+        made: Expr = cast(self.score, "float32") * const(self.factor, "float32")
+        if self.causal:
+            made = select(key <= self.query_at, made, low)
+        summed = For(k, as_expr(self.width), Store(total, (at,), total[0] + product))
+        keep = Seq((Store(scores, (key,), made), Store(top, (at,), maximum(top[0], scores[key]))))
+        dot = Seq((Store(total, (at,), zero), summed, Let(self.total, cast(total[0], self.total.dtype), keep)))
+        unseen = call("exp", scores[key] - select(compare_low(top[0]), zero, top[0]))
+        weigh = Seq((Store(scores, (key,), unseen), Store(total, (at,), total[0] + scores[key])))
+        part = scores[key] * cast(self.value.at(self.batch_at, key, column), "float32")
+        mix = For(key, as_expr(self.keys), Store(top, (at,), top[0] + part))
+        whole: Expr = top[0] / total[0]
+        if self.unseen != "nan":
+            lost = total[0].equal(0.0)
+            lost = lost | call("isnan", total[0]) if self.unseen == "clean" else lost
+            whole = select(lost, zero, whole)
+        end = Let(self.result, cast(whole, self.result.dtype), self.store)
+        columns = For(column, as_expr(self.values), Seq((Store(top, (at,), zero), mix, end)))
+        keys = as_expr(self.keys)
+        steps = (Store(top, (at,), low), For(key, keys, dot), Store(total, (at,), zero), For(key, keys, weigh), columns)
+        body: Stmt = Alloc(scores, Alloc(top, Alloc(total, Seq(steps))))
+        for var, extent in ((self.query_at, self.queries), *zip(self.batch_at[::-1], self.batch[::-1])):
+            body = For(var, as_expr(extent), body)
+        return body
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Attention(Attended):
+    """By warpgroups, which tensor maps copy for."""
+
+    tile: AttentionTile
 
     @property
     def query_tiles(self) -> int:
@@ -135,38 +172,6 @@ class Attention(WholeKernel):
     def __str__(self) -> str:
         kind = "causal attention" if self.causal else "attention"
         return f"{kind} {self.batch} x {self.queries} x {self.keys}, columns {self.width} and {self.values}"
-
-    def loops(self) -> Stmt:
-        """Scores, their largest, probabilities, sums: one query after the other, in float32."""
-        scores = buffer("scores", "float32", (self.keys,), scope="scratch")
-        top, total = (buffer(name, "float32", (1,), scope="scratch") for name in ("top", "total"))
-        low, zero, at = const(float("-inf"), "float32"), const(0.0, "float32"), as_expr(0)
-        k, key, column = Var("k"), self.key_at, self.column_at
-        product = cast(self.query.at(self.batch_at, self.query_at, k), "float32")
-        product = product * cast(self.key.at(self.batch_at, key, k), "float32")
-        made: Expr = cast(self.score, "float32") * const(self.factor, "float32")
-        if self.causal:
-            made = select(key <= self.query_at, made, low)
-        summed = For(k, as_expr(self.width), Store(total, (at,), total[0] + product))
-        keep = Seq((Store(scores, (key,), made), Store(top, (at,), maximum(top[0], scores[key]))))
-        dot = Seq((Store(total, (at,), zero), summed, Let(self.total, cast(total[0], self.total.dtype), keep)))
-        unseen = call("exp", scores[key] - select(compare_low(top[0]), zero, top[0]))
-        weigh = Seq((Store(scores, (key,), unseen), Store(total, (at,), total[0] + scores[key])))
-        part = scores[key] * cast(self.value.at(self.batch_at, key, column), "float32")
-        mix = For(key, as_expr(self.keys), Store(top, (at,), top[0] + part))
-        whole: Expr = top[0] / total[0]
-        if self.unseen != "nan":
-            lost = total[0].equal(0.0)
-            lost = lost | call("isnan", total[0]) if self.unseen == "clean" else lost
-            whole = select(lost, zero, whole)
-        end = Let(self.result, cast(whole, self.result.dtype), self.store)
-        columns = For(column, as_expr(self.values), Seq((Store(top, (at,), zero), mix, end)))
-        keys = as_expr(self.keys)
-        steps = (Store(top, (at,), low), For(key, keys, dot), Store(total, (at,), zero), For(key, keys, weigh), columns)
-        body: Stmt = Alloc(scores, Alloc(top, Alloc(total, Seq(steps))))
-        for var, extent in ((self.query_at, self.queries), *zip(self.batch_at[::-1], self.batch[::-1])):
-            body = For(var, as_expr(extent), body)
-        return body
 
 
 def compare_low(value: Expr) -> Expr:

@@ -92,7 +92,7 @@ class Operand:
     says which one a product of some number takes."""
 
     buffer: Buffer  # of one axis
-    map: int  # which of the kernel's tensor maps looks at it
+    map: int  # which of the kernel's tensor maps looks at it; 0 too where there are none
     turned: bool = False
     matrix: Expr | None = None  # by the number of the product; None: the first
 
@@ -156,15 +156,9 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Product(WholeKernel):
-    """For every batch, row and column: `store`, in which `total` is the sum over k of a[row, k] * b[column, k].
+class Summed(WholeKernel):
+    """For every batch, row and column: `store`, in which `total` is the sum over k of a[row, k] * b[column, k]."""
 
-    `passes`: pairs of tensor maps; the sum goes over all of them one after the other. `out_map`: by which results of 16
-    bits are stored as tiles; without it each thread stores what it has.
-    """
-
-    tile: Tile
-    memory: Memory
     a: Operand | Window
     b: Operand
     batch: int
@@ -176,13 +170,11 @@ class Product(WholeKernel):
     column_at: Var
     total: Var
     store: Store
-    passes: tuple[tuple[int, int], ...]
-    out_map: int | None = None
-    beside: Beside | None = None
 
-    def __str__(self) -> str:
-        count = f"{self.batch} x " if self.batch > 1 else ""
-        return f"product {count}{self.rows} x {self.columns} x {self.depth} in tiles {self.tile}"
+    @property
+    def beside(self) -> Beside | None:
+        """What is copied to where results are staged."""
+        return None
 
     def loops(self) -> Stmt:
         """Sums in float32, one after the other. Passes over the rest of operands only add what float32 has anyway."""
@@ -199,6 +191,22 @@ class Product(WholeKernel):
         for var, extent in around:
             body = For(var, as_expr(extent), body)
         return body
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Product(Summed):
+    """By warpgroups. `passes`: pairs of tensor maps; the sum goes over all of them one after the other. `out_map`: by
+    which results of 16 bits are stored as tiles; without it each thread stores what it has."""
+
+    tile: Tile
+    memory: Memory
+    passes: tuple[tuple[int, int], ...]
+    out_map: int | None = None
+    beside: Beside | None = None
+
+    def __str__(self) -> str:
+        count = f"{self.batch} x " if self.batch > 1 else ""
+        return f"product {count}{self.rows} x {self.columns} x {self.depth} in tiles {self.tile}"
 
     @property
     def k_blocks(self) -> int:

@@ -6,13 +6,10 @@ first operand in registers: probabilities go into the second product from where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import inf
+from collections.abc import Sequence
 
 from ....base.cuda_target import CudaTarget
-from ....base.dtype import DTYPES
-from ....te.expr import Expr, Ramp, Var, as_expr, cast, select, widen
-from ....te.linear import Linear, scalar
+from ....te.expr import Expr, cast, select
 from ....te.loops import Kernel
 from ....te.tensor_cores.attention import PANEL_COLUMNS, Attention, Seen
 from ....te.tensor_cores.layouts import (
@@ -20,25 +17,21 @@ from ....te.tensor_cores.layouts import (
     CORE_ROWS,
     K_STEP_BYTES,
     PANEL_BYTES,
+    PANEL_ROWS,
     ROW_BYTES,
     WARP,
     WARPGROUP,
-    accumulator_row,
     described,
     descriptor,
-    lesser,
     matrix_address,
 )
-from ....te.visit import substitute
 from ...builder import Value
 from . import asm
-from .frame import Frame, module
+from .frame import module
+from .online_softmax import HALVES, OnlineSoftmax
 from .writer import UINT32, Loop, Operand, u32
 
 BARRIER = 8  # bytes
-HALVES = {"fp16": DTYPES["float16"], "bf16": DTYPES["bfloat16"]}
-PAIR = 2
-ROWS = 2  # of a thread: its accumulators are in a row of the upper eight of 16, and in one of the lower
 
 
 def emit_attention(kernel: Kernel, plan: Attention, target: CudaTarget) -> str:
@@ -48,36 +41,17 @@ def emit_attention(kernel: Kernel, plan: Attention, target: CudaTarget) -> str:
     return module(kernel, writer.frame, plan.launch, len(plan.maps), scheduled=True)
 
 
-class AttentionWriter:
+class AttentionWriter(OnlineSoftmax):
     """What the threads of a block do."""
 
     def __init__(self, kernel: Kernel, plan: Attention, target: CudaTarget) -> None:
+        super().__init__(kernel, plan, target, (plan.tile.queries, plan.tile.keys), len(plan.maps))
         self.plan, self.tile = plan, plan.tile
-        self.frame = Frame(kernel, target, len(plan.maps))
-        self.w = w = self.frame.w
-        self.thread_number, block = w.special("tid.x"), w.special("ctaid.x")
-        self.base = self.frame.shared_base()
         self.asked = self.base + plan.barrier_start  # the barrier of queries
         stages = self.tile.stages
         names = ("keys_full", "values_full", "keys_empty", "values_empty")
         self.barriers = {name: self.asked + BARRIER * (1 + n * stages) for n, name in enumerate(names)}
-        self.warpgroup = w.let("warpgroup", self.thread_number // WARPGROUP)
-        head, turn = block // plan.query_tiles, block % plan.query_tiles
-        if plan.causal:  # queries that see the most keys begin first
-            turn = u32(plan.query_tiles - 1) - turn
-        self.first = w.let("first", turn * self.tile.queries)
-        self.batch = self._batch_index(head)
-        last = u32(plan.keys)
-        if plan.causal:
-            last = lesser(self.first + self.tile.queries, last)
-        self.blocks = w.let("blocks", (last + (self.tile.keys - 1)) // self.tile.keys)
-
-    def _batch_index(self, number: Expr) -> list[Expr]:
-        found: list[Expr] = []
-        for extent in reversed(self.plan.batch):
-            found.append(self.w.let("index", number % extent))
-            number = number // extent
-        return found[::-1]
+        self.warpgroup = self.w.let("warpgroup", self.thread_number // WARPGROUP)
 
     def write(self) -> None:
         w = self.w
@@ -129,68 +103,14 @@ class AttentionWriter:
 
     def _attend(self) -> None:
         w, plan, sums = self.w, self.plan, self.plan.values // 2
-        self.thread = w.let("thread", self.thread_number % WARPGROUP)
+        first = self.first + self.warpgroup * PANEL_ROWS
+        self.take_rows(w.let("thread", self.thread_number % WARPGROUP), first, first)
         self.is_first = self.thread.equal(0)
         self.own = w.let("own", self.base + self.warpgroup * PANEL_BYTES)  # this warpgroup's queries
-        rows = [self.first + self.warpgroup * 64 + accumulator_row(self.thread, 2 * half) for half in range(ROWS)]
-        self.rows = [w.let("row", row) for row in rows]
         w.asm(asm.WAIT, self.asked, 0)
-        zero, low = w.b.const("float", 1, 0.0), w.b.const("float", 1, -inf)
-        state: dict[str, Expr | Value] = {"block": u32(0), "stage": u32(0), "phase": u32(0)}
-        state |= {f"sum{n}": zero for n in range(sums)}
-        state |= {f"top{half}": low for half in range(ROWS)} | {f"total{half}": zero for half in range(ROWS)}
-        with w.repeat(lambda k: k.block < self.blocks, **state) as k:
-            scores = self._scores(k)
-            self._weigh(k, scores, sums)
-            self._advance(k)
-        self._store(k, sums)
+        k = self.attend(sums, stage=u32(0), phase=u32(0))
+        self._store(self.results(k, sums))
         assert plan.values % CORE_ROWS == 0
-
-    def _scores(self, k: Loop) -> list[Value]:
-        """Scores of a block of keys, those that a query does not see minus infinity."""
-        w, plan = self.w, self.plan
-        raw = self._score_sums(k)
-        first = w.let("key", k.block * self.tile.keys)
-        scores = self._finished(raw, first) if plan.score is not plan.total else raw
-        if not plan.causal and plan.keys % self.tile.keys == 0:
-            return scores
-        beyond = first + self.tile.keys > plan.keys
-        if plan.causal:
-            beyond = beyond | (first + self.tile.keys > self.first + self.warpgroup * 64)
-        return w.b.branch(w.value(beyond), lambda: self._hidden(scores, first), scores)
-
-    def _hidden(self, scores: Sequence[Value], first: Expr) -> list[Value]:
-        w, made = self.w, []
-        low = w.b.const("float", 1, -inf)
-        column = w.let("column", first + self.thread % 4 * PAIR)
-        for number, score in enumerate(scores):
-            key = column + (number // 4 * 8 + number % 2)
-            seen = key < self.plan.keys
-            if self.plan.causal:
-                seen = seen & (key <= self.rows[number // 2 % 2])
-            made.append(w.b.select(w.value(seen), score, low))
-        return made
-
-    def _finished(self, raw: Sequence[Value], first: Expr) -> list[Value]:
-        """What the plan makes of products of queries and keys, for pairs of keys."""
-        w, plan, made = self.w, self.plan, list[Value]()
-        key, total = Var("key"), Var("total", plan.total.dtype, PAIR)
-        stands: dict[Var, Expr] = {plan.key_at: Ramp(key, as_expr(1), PAIR), plan.total: total}
-        score = widen(substitute(plan.score, stands), PAIR)
-        for var, index in zip(plan.batch_at, self.batch):
-            w.e.variables[var] = scalar(Linear(0, {w.wide(index): 1}))
-        unit = w.let("unit", first // PAIR + self.thread % 4)
-        for pair in range(len(raw) // PAIR):
-            row, more = lesser(self.rows[pair % 2], u32(plan.queries - 1)), pair // 2 * 4
-            at = Linear(more * PAIR, {w.wide(unit): PAIR})
-            if plan.keys % self.tile.keys:
-                at = Linear(0, {w.wide(lesser(unit + more, u32(max(plan.keys // PAIR - 1, 0)))): PAIR})
-            w.e.variables[plan.query_at] = scalar(Linear(0, {w.wide(row): 1}))
-            w.e.variables[key] = scalar(at)
-            w.e.variables[total] = w.vector(raw[PAIR * pair : PAIR * pair + PAIR])
-            both = w.value(score)
-            made += [w.b.extract(both, lane) for lane in range(PAIR)]
-        return made
 
     def _score_sums(self, k: Loop) -> list[Value]:
         """Products of all queries and keys, in one block of assembly that also waits for keys and frees them."""
@@ -238,33 +158,6 @@ wgmma.wait_group.sync.aligned 0;
         low = self.w.wide(described(address))
         return self.w.b.binary("or", low, self.w.b.const("i64", 1, fields))
 
-    def _weigh(self, k: Loop, scores: list[Value], sums: int) -> None:
-        """Probabilities of a block, relative to the largest score so far, and their product with the values."""
-        w, b, plan = self.w, self.w.b, self.plan
-        factor = b.const("float", 1, plan.factor * LOG2_E)
-        packed: dict[int, Value] = {}
-        scales, half_dtype = [], HALVES[plan.kind]
-        for half in range(ROWS):
-            own = [n for n in range(len(scores)) if n // 2 % 2 == half]
-            top = _tree([scores[n] for n in own], self._larger)
-            for distance in (1, 2):
-                top = self._larger(top, self._of_neighbour(top, distance))
-            before = w.value(k.carried[f"top{half}"])
-            top = self._larger(before, top)
-            is_low = b.compare("oeq", top, b.like(top, -inf))
-            shift = b.neg(b.mul(b.select(is_low, b.like(top, 0.0), top), factor))
-            scale = self._exp2(b.fma(before, factor, shift))
-            total = b.mul(w.value(k.carried[f"total{half}"]), scale)
-            for n in own[::2]:  # packed at once: few of them are in registers at a time
-                first, second = (self._exp2(b.fma(scores[m], factor, shift)) for m in (n, n + 1))
-                total = b.add(total, b.add(first, second))
-                packed[n] = w.packed(first, second, half_dtype)
-            k.next(**{f"top{half}": top, f"total{half}": total})
-            scales.append(scale)
-        old = [b.mul(w.value(k.carried[f"sum{n}"]), scales[n // 2 % 2]) for n in range(sums)]
-        made = self._value_sums(k, old, [packed[n] for n in range(0, len(scores), 2)])
-        k.next(**{f"sum{n}": value for n, value in enumerate(made)})
-
     def _value_sums(self, k: Loop, old: list[Value], packed: list[Value]) -> list[Value]:
         w, plan, count = self.w, self.plan, len(old)
         fields = descriptor(self.tile.keys * ROW_BYTES, CORE_ROWS * ROW_BYTES)
@@ -283,23 +176,9 @@ wgmma.wait_group.sync.aligned 0;
 
     # Results
 
-    def _store(self, k: Loop, sums: int) -> None:
-        w, b, plan = self.w, self.w.b, self.plan
-        factors: list[tuple[Value, Value | None]] = []
-        for half in range(ROWS):
-            total = w.value(k.carried[f"total{half}"])
-            for distance in (1, 2):
-                total = b.add(total, self._of_neighbour(total, distance))
-            inverse = w.read("rcp.approx.ftz.f32 $0, $1;", "float", total, effect=False)
-            if plan.unseen != "nan":
-                lost = b.compare("oeq" if plan.unseen == "zero" else "ueq", total, b.like(total, 0.0))
-                inverse = b.select(lost, b.like(inverse, 0.0), inverse)
-                factors.append((inverse, lost))
-            else:
-                factors.append((inverse, None))
-        dtype = HALVES[plan.kind]
-        finished = [self._scaled(w.value(k.carried[f"sum{n}"]), *factors[n // 2 % 2]) for n in range(sums)]
-        finished += [b.const("float", 1, 0.0)] * (-len(finished) % 8)
+    def _store(self, finished: list[Value]) -> None:
+        w, plan, dtype = self.w, self.plan, HALVES[self.plan.kind]
+        finished += [w.b.const("float", 1, 0.0)] * (-len(finished) % 8)
         for group in range(len(finished) // 8):
             some = finished[8 * group : 8 * group + 8]
             packed = [w.packed(some[2 * n], some[2 * n + 1], dtype) for n in range(4)]
@@ -308,36 +187,10 @@ wgmma.wait_group.sync.aligned 0;
         w.asm(asm.WRITES_SEEN)
         w.asm(f"bar.sync $0, {WARPGROUP};", self.warpgroup + 1)
         with w.when(self.is_first):
-            row = self.first + self.warpgroup * 64
-            batch = [self.batch[axis] for axis in plan.out_axes]
+            row = self.first + self.warpgroup * PANEL_ROWS
+            batch = [self.batch[axis] for axis in plan.out.mapped]
             for panel in range(plan.value_panels):
                 at = (u32(panel * PANEL_COLUMNS), row, *batch)
                 source = self.own + panel * self.tile.queries * ROW_BYTES
-                w.asm(asm.tile_store(len(at)), self.frame.maps[plan.out_map], *at, source)
+                w.asm(asm.tile_store(len(at)), self.frame.maps[plan.out.map], *at, source)
             w.asm(f"{asm.COMMIT_STORES}\n{asm.STORES_READ}")
-
-    def _scaled(self, value: Value, factor: Value, lost: Value | None) -> Value:
-        b = self.w.b
-        made = b.mul(value, factor)
-        return made if lost is None or self.plan.unseen == "zero" else b.select(lost, b.like(made, 0.0), made)
-
-    def _larger(self, a: Value, b: Value) -> Value:
-        return self.w.b.call("maxnum.f32", a, a, b)
-
-    def _exp2(self, x: Value) -> Value:
-        return self.w.read("ex2.approx.ftz.f32 $0, $1;", "float", x, effect=False)
-
-    def _of_neighbour(self, x: Value, distance: int) -> Value:
-        return self.w.read(f"shfl.sync.bfly.b32 $0, $1, {distance}, 31, -1;", "float", x)
-
-
-LOG2_E = 1.4426950408889634
-
-
-def _tree(values: Sequence[Value], join: Callable[[Value, Value], Value]) -> Value:
-    """All values joined by pairs."""
-    found = list(values)
-    while len(found) > 1:
-        rest = found[len(found) // 2 * 2 :]
-        found = [join(a, b) for a, b in zip(found[::2], found[1::2])] + rest
-    return found[0]

@@ -6,12 +6,14 @@ from ....base.cuda_target import CudaTarget
 from ....base.plan import Launch
 from ....te.expr import Expr
 from ....te.loops import Buffer, Kernel
-from ....te.tensor_cores.product import ALIGNMENT, SPLIT_GAP, Tile
+from ....te.tensor_cores.layouts import tile_place
+from ....te.tensor_cores.product import ALIGNMENT, SPLIT_GAP, Product, Tile
+from ....te.tensor_cores.warp_product import WarpProduct
 from ...builder import Value
 from ...memory import Place
 from ..builder import CudaBuilder
 from ..ptx import SCHEDULED
-from .writer import Writer
+from .writer import Writer, u32
 
 _MAP = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
 
@@ -42,6 +44,23 @@ class Frame:
     def split_row_bytes(tile: Tile) -> int:
         """Of a row of partial sums."""
         return (tile.width + SPLIT_GAP) * 4
+
+
+def address_of(frame: Frame, buffer: Buffer) -> Value:
+    """Where a buffer begins, as a number."""
+    number = frame.number_of(buffer)
+    return frame.w.b.pure("i64", 1, f"ptrtoint ptr addrspace(1) %buffer{number} to i64", ())
+
+
+def tile_at(w: Writer, plan: Product | WarpProduct, number: Expr) -> tuple[Expr, Expr, Expr]:
+    """Which product, and the first row and column of the tile of a number."""
+    down, across = plan.tiles
+    batch: Expr = u32(0)
+    if plan.batch > 1:
+        batch = w.let("batch", number // (down * across))
+        number = number - batch * (down * across)
+    row, column = tile_place(number, u32(down), u32(across), plan.tile.together)
+    return batch, w.let("row", row * plan.tile.rows), w.let("column", column * plan.tile.width)
 
 
 def module(kernel: Kernel, frame: Frame, launch: Launch, maps: int, resident: int = 1, scheduled: bool = False) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 from ....base.cuda_target import CudaTarget
 from ....te.expr import Expr, cast, select
-from ....te.linear import Linear, scalar
 from ....te.loops import Kernel
 from ....te.tensor_cores.layouts import (
     CHUNK_BYTES,
@@ -26,14 +25,13 @@ from ....te.tensor_cores.layouts import (
     lesser,
     ring_place,
     split_bound,
-    tile_place,
     window_origin,
 )
 from ....te.tensor_cores.product import Product, Window
 from ...builder import Value
 from . import asm
-from .frame import Frame, module
-from .results import Sums, store_pairs, store_staged
+from .frame import Frame, module, tile_at
+from .results import GroupSums, store_pairs, store_staged
 from .split_sums import store_split
 from .writer import UINT32, Loop, u32
 
@@ -105,16 +103,6 @@ class ProductWriter:
 
     # Places
 
-    def _tile_at(self, number: Expr) -> tuple[Expr, Expr, Expr]:
-        """Which product, and the first row and column of a tile."""
-        w, (down, across) = self.w, self.plan.tiles
-        batch: Expr = u32(0)
-        if self.plan.batch > 1:
-            batch = w.let("batch", number // (down * across))
-            number = number - batch * (down * across)
-        row, column = tile_place(number, u32(down), u32(across), self.tile.together)
-        return batch, w.let("row", row * self.tile.rows), w.let("column", column * self.tile.width)
-
     def _own_blocks(self) -> tuple[Expr, Expr]:
         """The first of the blocks of k that fall to this block of threads, and the one after the last."""
         if self.tile.split == 1:
@@ -137,7 +125,7 @@ class ProductWriter:
 
     def _copy_tile(self, turn: Loop, first: Expr, last: Expr) -> None:
         w, plan = self.w, self.plan
-        batch, row, column = self._tile_at(turn.tile)
+        batch, row, column = tile_at(w, self.plan, turn.tile)
         state: dict[str, Any] = {"block": first, "stage": turn.stage, "phase": turn.phase}
         window = plan.a if isinstance(plan.a, Window) else None
         origin: tuple[Expr, ...] = ()
@@ -189,17 +177,13 @@ class ProductWriter:
         w = self.w
         to = w.let("to", self.base + start + k.stage * (rows * ROW_BYTES))
         depth = w.let("depth", depth)
-        matrix = u32(0) if side.matrix is None else self._matrix_of(side.matrix, batch)
+        matrix = u32(0) if side.matrix is None else w.number_at(side.matrix, self.plan.batch_at, batch)
         if not side.turned:
             w.asm(asm.tile_load(3), to, chosen, depth, row, matrix, full)
             return
         for panel in range(rows // PANEL_ROWS):
             at = row + panel * PANEL_ROWS
             w.asm(asm.tile_load(3), to + panel * PANEL_BYTES, chosen, at, depth, matrix, full)
-
-    def _matrix_of(self, matrix: Expr, batch: Expr) -> Expr:
-        self.w.e.variables[self.plan.batch_at] = scalar(Linear(0, {self.w.wide(batch): 1}))
-        return self.w.let("matrix", cast(matrix, UINT32))
 
     def _copy_window(
         self, k: Loop, full: Expr, window: Window, chosen: Value, origin: tuple[Expr, ...], place: Any, tap: int = 0
@@ -258,14 +242,14 @@ class ProductWriter:
 
     def _multiply_tile(self, turn: Loop, count: Expr) -> None:
         w, tile = self.w, self.tile
-        batch, row, column = self._tile_at(turn.tile)
+        batch, row, column = tile_at(w, self.plan, turn.tile)
         if tile.alternate:
             stage, phase = ring_place(turn.turn * count, self.memory.stages)
             turn.next(turn=turn.turn + tile.warpgroups)
         else:
             stage, phase = turn.stage, turn.phase
             row = w.let("own_row", row + self.warpgroup * tile.own_rows)
-        sums = Sums(self, batch, row, column)
+        sums = GroupSums(self, batch, row, column)
         if self.plan.beside is not None and self.plan.out_map is not None:
             sums.copy_beside()
         values, stage_after, phase_after = self._sums(stage, phase, count)

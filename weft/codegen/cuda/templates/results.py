@@ -3,17 +3,19 @@ has, then either stores by each thread, or a staged tile that is copied as a who
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ....base.dtype import DType
-from ....te.expr import Expr, Ramp, Var, as_expr, cast, widen
+from ....te.expr import Expr, Ramp, Var, all_of, as_expr, cast, widen
 from ....te.linear import Linear, scalar
 from ....te.tensor_cores.layouts import PANEL_BYTES, PANEL_ROWS, WARPGROUP, accumulator_row, lesser, matrix_address
+from ....te.tensor_cores.product import Product, Summed
 from ....te.visit import loads, substitute
 from ...builder import Value
 from . import asm
-from .writer import UINT32, u32
+from .frame import Frame, address_of
+from .writer import UINT32, Writer, u32
 
 if TYPE_CHECKING:
     from .product import ProductWriter
@@ -25,8 +27,9 @@ PAIR = 2
 class Sums:
     """Where the sums of a tile belong, and the expression of the result for some neighbours at a time."""
 
-    def __init__(self, product: ProductWriter, batch: Expr, row: Expr, column: Expr) -> None:
-        self.product, self.plan, self.w = product, product.plan, product.w
+    def __init__(self, frame: Frame, plan: Summed, tile: tuple[int, int], batch: Expr, row: Expr, column: Expr) -> None:
+        self.frame, self.plan, self.w = frame, plan, frame.w
+        self.tile_rows, self.tile_width = tile
         self.batch, self.row, self.column = batch, row, column
         self._forms: dict[int, tuple[Expr, Var, Var, Var | None]] = {}
         self._reads = bool(loads(self.plan.store.value))
@@ -41,14 +44,14 @@ class Sums:
         there are rows or columns that the result has not, others are read for them."""
         lanes, plan, w = len(sums), self.plan, self.w
         value, column, total, other = self._form(lanes)
-        if plan.rows % plan.tile.rows and self._reads:
+        if plan.rows % self.tile_rows and self._reads:
             row = lesser(row, u32(plan.rows - 1))
         at = Linear(more, {w.wide(unit): lanes})
-        if plan.columns % plan.tile.width and self._reads:
+        if plan.columns % self.tile_width and self._reads:
             at = Linear(0, {w.wide(lesser(unit + more // lanes, u32(plan.columns // lanes - 1))): lanes})
         w.e.variables[plan.row_at] = scalar(Linear(0, {w.wide(row): 1}))
         w.e.variables[column] = scalar(at)
-        w.e.variables[total] = w.vector(sums)
+        w.e.variables[total] = w.vector(sums) if lanes > 1 else sums[0]
         if other is not None and beside is not None:
             w.e.variables[other] = beside
         return w.value(value)
@@ -57,7 +60,8 @@ class Sums:
         if lanes not in self._forms:
             plan = self.plan
             column, total = Var("column"), Var("total", plan.total.dtype, lanes)
-            stands: dict[Var, Expr] = {plan.column_at: Ramp(column, as_expr(1), lanes), plan.total: total}
+            at: Expr = Ramp(column, as_expr(1), lanes) if lanes > 1 else column
+            stands: dict[Var, Expr] = {plan.column_at: at, plan.total: total}
             other = None
             if plan.beside is not None:
                 other = stands[plan.beside.value] = Var("beside", plan.beside.value.dtype, lanes)
@@ -65,7 +69,16 @@ class Sums:
             self._forms[lanes] = value, column, total, other
         return self._forms[lanes]
 
-    # A tensor beside, copied to where results are staged
+
+class GroupSums(Sums):
+    """Those of a warpgroup. A tensor that is read beside is copied to where results are staged."""
+
+    plan: Product
+
+    def __init__(self, product: ProductWriter, batch: Expr, row: Expr, column: Expr) -> None:
+        tile = product.tile.rows, product.tile.width
+        super().__init__(product.frame, product.plan, tile, batch, row, column)
+        self.product = product
 
     @property
     def staged(self) -> Expr:
@@ -101,7 +114,7 @@ class Sums:
                 w.asm(asm.tile_load(3), at, chosen, column, row, self.batch, self.arrived)
 
 
-def store_pairs(sums: Sums, values: Sequence[Value]) -> None:
+def store_pairs(sums: GroupSums, values: Sequence[Value]) -> None:
     """Each thread stores its pairs: four threads fill 32 bytes of float32."""
     w, tile, product = sums.w, sums.product.tile, sums.product
     rows = [
@@ -116,10 +129,10 @@ def store_pairs(sums: Sums, values: Sequence[Value]) -> None:
             first = half // 2 * tile.width // 2 + 4 * j + half % 2 * 2
             made = sums.result(values[first : first + 2], row, unit, 8 * j)
             inside = _inside(sums, row, unit * PAIR + 8 * j)
-            store_run(sums, made, starts[half], 8 * j * sums.dtype.itemsize, inside)
+            store_run(w, sums.dtype, w.lanes_of(made), starts[half], 8 * j * sums.dtype.itemsize, inside)
 
 
-def _inside(sums: Sums, row: Expr, column: Expr) -> Expr | None:
+def _inside(sums: GroupSums, row: Expr, column: Expr) -> Expr | None:
     plan, asked = sums.plan, None
     if plan.rows % plan.tile.rows:
         asked = row < plan.rows
@@ -132,8 +145,7 @@ def _inside(sums: Sums, row: Expr, column: Expr) -> Expr | None:
 def _address(sums: Sums, row: Expr, unit: Expr, lanes: int) -> Value:
     """Of an element of the result, as a number."""
     w, plan, b = sums.w, sums.plan, sums.w.b
-    number = sums.product.frame.number_of(plan.store.buffer)
-    start = b.pure("i64", 1, f"ptrtoint ptr addrspace(1) %buffer{number} to i64", ())
+    start = address_of(sums.frame, plan.store.buffer)
     line = w.wide(row)
     if plan.batch > 1:
         line = b.binary("add", line, b.binary("mul", w.wide(sums.batch), b.const("i64", 1, plan.rows)))
@@ -142,13 +154,15 @@ def _address(sums: Sums, row: Expr, unit: Expr, lanes: int) -> Value:
     return b.binary("add", b.binary("add", start, offset), within)
 
 
-def store_run(sums: Sums, made: Value, address: Value, offset: int, inside: Expr | None) -> None:
+def store_run(
+    w: Writer, dtype: DType, values: Sequence[Value], address: Value, offset: int, inside: Expr | None
+) -> None:
     """Neighbours into memory, at most 16 bytes at a time."""
-    w, b = sums.w, sums.w.b
-    words = [b.extract(made, lane) for lane in range(made.lanes)]
-    if sums.dtype.itemsize == 2:
-        words = [w.packed(words[i], words[i + 1], sums.dtype) for i in range(0, len(words), 2)]
-    kind = "b32" if sums.dtype.itemsize == 2 else "f32"
+    words, kind = list(values), "b32" if dtype.itemsize == 2 else "f32"
+    if dtype.itemsize == 2 and len(words) == 1:
+        words, kind = [w.b.convert("trunc", w.packed(words[0], words[0], dtype), "i16")], "b16"
+    elif dtype.itemsize == 2:
+        words = [w.packed(words[i], words[i + 1], dtype) for i in range(0, len(words), 2)]
     for first in range(0, len(words), 4):
         some = words[first : first + 4]
         names = ", ".join(f"${1 + n}" for n in range(len(some)))
@@ -161,7 +175,60 @@ def store_run(sums: Sums, made: Value, address: Value, offset: int, inside: Expr
             w.asm(guard, address, *some, cast(inside, UINT32))
 
 
-def store_staged(sums: Sums, values: Sequence[Value], beside_phase: Expr) -> None:
+def finish_runs(
+    sums: Sums,
+    thread: Expr,
+    threads: int,
+    rows: int,
+    lanes: int,
+    first_row: Expr,
+    total: Callable[[Expr, Expr], list[Value]],
+    whole: bool = False,
+    at_once: int = 0,
+) -> None:
+    """Rows of sums, from `first_row` on, finished and stored by so many threads in runs of neighbours. `total` gives
+    the sums of a row and a run. `whole`: all of the tile is in the result. So many runs of a thread are `at_once`
+    without a loop; 0: all."""
+    w, across = sums.w, sums.tile_width // lanes
+    runs = rows * across
+    turns = -(-runs // threads)
+    last = w.let("last", u32(sums.plan.columns // lanes) - sums.column // lanes)
+
+    def one(number: Expr) -> None:
+        own_row, run = w.let("own_row", number // across), w.let("run", number % across)
+        asked = [] if whole else [first_row + own_row < sums.plan.rows, run < last]
+        asked += [number < runs] if runs % threads else []
+        _finish_run(sums, first_row + own_row, run, lanes, lambda: total(own_row, run), asked)
+
+    if not at_once or turns <= at_once:
+        for first in range(0, runs, threads):
+            one(thread + first)
+        return
+    part = next(part for part in range(at_once, 0, -1) if turns % part == 0)
+    with w.repeat(lambda k: k.first < runs, first=u32(0)) as k:
+        for turn in range(part):
+            one(thread + k.first + turn * threads)
+        k.next(first=k.first + part * threads)
+
+
+def _finish_run(
+    sums: Sums, row: Expr, run: Expr, lanes: int, total: Callable[[], list[Value]], asked: Sequence[Expr]
+) -> None:
+    w, unit = sums.w, sums.w.let("unit", sums.column // lanes + run)
+
+    def finish() -> None:
+        made = sums.result(total(), row, unit, 0)
+        store_run(w, sums.dtype, w.lanes_of(made), _address(sums, row, unit, lanes), 0, None)
+
+    condition = all_of(asked)
+    if condition is None:
+        finish()
+        return
+    with w.when(condition):
+        finish()
+
+
+def store_staged(sums: GroupSums, values: Sequence[Value], beside_phase: Expr) -> None:
     """Results of 16 bits, a part of the columns at a time: into shared memory as matrices, from there as boxes."""
     w, plan, product = sums.w, sums.plan, sums.product
     tile, columns = product.tile, product.memory.columns
@@ -188,7 +255,7 @@ def store_staged(sums: Sums, values: Sequence[Value], beside_phase: Expr) -> Non
             w.asm(asm.COMMIT_STORES)
 
 
-def _stage_group(sums: Sums, values: Sequence[Value], block: int, unit: Expr, more: int, at: Expr) -> None:
+def _stage_group(sums: GroupSums, values: Sequence[Value], block: int, unit: Expr, more: int, at: Expr) -> None:
     """16 columns: four pairs of a thread, in two rows."""
     w, plan, product = sums.w, sums.plan, sums.product
     others: list[Value | None] = [None] * 4

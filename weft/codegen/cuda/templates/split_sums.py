@@ -12,12 +12,12 @@ from ....te.expr import Expr, select
 from ....te.tensor_cores.layouts import PANEL_ROWS, WARPGROUP, accumulator_column, accumulator_row
 from ...builder import Value
 from . import asm
-from .results import Sums, _address, store_run
+from .results import GroupSums, finish_runs
 
 RUN = 8  # neighbours that a thread finishes at a time
 
 
-def store_split(sums: Sums, values: Sequence[Value]) -> None:
+def store_split(sums: GroupSums, values: Sequence[Value]) -> None:
     """Exchanges partial sums and stores the rows of this block."""
     w, product, tile = sums.w, sums.product, sums.product.tile
     meet = f"bar.sync 1, {WARPGROUP * tile.warpgroups};"
@@ -40,7 +40,7 @@ def store_split(sums: Sums, values: Sequence[Value]) -> None:
     w.asm(asm.CLUSTER_WAIT)  # nobody leaves while others may still read what it sent
 
 
-def _send(sums: Sums, own: int) -> None:
+def _send(sums: GroupSums, own: int) -> None:
     """A thread for each of the other blocks."""
     w, product, tile = sums.w, sums.product, sums.product.tile
     peer = product.thread_number
@@ -51,27 +51,18 @@ def _send(sums: Sums, own: int) -> None:
         w.asm(asm.SEND.format(bytes=own), there, product.base + peer * own, barrier)
 
 
-def _finish_rows(sums: Sums, own: int, line: int) -> None:
-    w, plan, product, tile = sums.w, sums.plan, sums.product, sums.product.tile
-    threads, across = WARPGROUP * tile.warpgroups, tile.width // RUN
+def _finish_rows(sums: GroupSums, own: int, line: int) -> None:
+    product, tile = sums.product, sums.product.tile
     rows = tile.rows // tile.split
-    for first in range(0, rows * across, threads):
-        number = product.thread_number + first
-        own_row = w.let("own_row", number // across)
-        run = w.let("run", number % across)
-        row = sums.row - product.warpgroup * tile.own_rows + product.rank * rows + own_row
-        unit = sums.column // RUN + run
-        asked = (row < plan.rows) & (unit < plan.columns // RUN)
-        if rows * across % threads:
-            asked = asked & (number < rows * across)
-        with w.when(asked):
-            total = _added(sums, own_row * line + run * (RUN * 4), own)
-            unit = w.let("unit", unit)
-            made = sums.result(total, row, unit, 0)
-            store_run(sums, made, _address(sums, row, unit, RUN), 0, None)
+    first = sums.row - product.warpgroup * tile.own_rows + product.rank * rows
+
+    def total(row: Expr, run: Expr) -> list[Value]:
+        return _added(sums, row * line + run * (RUN * 4), own)
+
+    finish_runs(sums, product.thread_number, WARPGROUP * tile.warpgroups, rows, RUN, first, total)
 
 
-def _added(sums: Sums, offset: Expr, own: int) -> list[Value]:
+def _added(sums: GroupSums, offset: Expr, own: int) -> list[Value]:
     """The sums of all ranks, in their order; the own ones are read where they were written."""
     w, product, tile = sums.w, sums.product, sums.product.tile
     total: list[Value] = []

@@ -10,6 +10,7 @@ from typing import cast
 from ....base.dtype import DTYPES, DType
 from ....te.expr import Expr, Var, as_expr
 from ....te.expr import cast as as_dtype_of
+from ....te.linear import Linear, scalar
 from ...builder import Builder, Value
 from ...expressions import Expressions
 
@@ -73,6 +74,11 @@ class Writer:
     def let(self, name: str, expression: Expr) -> Var:
         """A name for what an expression is here."""
         return self.named(name, self.value(expression), expression.dtype)
+
+    def number_at(self, expression: Expr, var: Var, number: Expr) -> Var:
+        """What an int64 expression of one variable is for a number; it fits 32 bits."""
+        self.e.variables[var] = scalar(Linear(0, {self.wide(number): 1}))
+        return self.let("number", as_dtype_of(expression, UINT32))
 
     def special(self, register: str) -> Var:
         """A number that the machine knows of a thread: tid.x, ctaid.x, cluster.ctarank, ..."""
@@ -184,6 +190,9 @@ class Writer:
         for lane, item in enumerate(values):
             made = self.b.insert(made, item, lane)
         return made
+
+    def lanes_of(self, vector: Value) -> list[Value]:
+        return [self.b.extract(vector, lane) for lane in range(vector.lanes)]
 
     def packed(self, low: Value, high: Value, dtype: DType) -> Value:
         """Two floats as 16-bit ones in a register, rounded to the nearest."""
