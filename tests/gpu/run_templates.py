@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 240  # seconds that one process has
 RUNS = 20  # of which the fastest counts
+STAYS_FLOAT32 = 5e-5  # of the largest result: tensor cores cut sums off, which interpreted ones do not
 
 
 def main() -> int:
@@ -67,7 +68,8 @@ def work(kinds: list[str], text: str, times: bool) -> int:
         arrays, wanted = data_of(case, number)
         kernel = case.kernel(target)
         run_on_gpu(kernel, arrays, target)
-        error, bound = error_of(arrays[-1], wanted), bound_of(case, kernel.body.tile)
+        exact = kernel.body.tile.exact
+        error, bound = error_of(arrays[-1], wanted), STAYS_FLOAT32 if exact else bound_of(case, kernel.body.tile)
         if not error < bound:
             bad += 1
             print(f"{case}: {error:.1e} off, {bound:.1e} is allowed", flush=True)

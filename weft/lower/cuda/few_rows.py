@@ -30,7 +30,7 @@ WARPS, MOST_WARPS = 4, 16  # of a block
 FEWEST = 4  # rows: of more, a thread needs the registers of two
 RESIDENT_THREADS = 256  # of a multiprocessor: what registers are divided by
 LINE = 4  # threads beside each other, at least: what they read of a row of weights is no less than half a line
-SHARE = 0.6  # of the rate of multiply-adds: the rest of the instructions convert, load and count
+SHARE = 0.3  # of the rate of multiply-adds, measured: most instructions convert, load and count
 
 
 class Cut(NamedTuple):
@@ -54,17 +54,18 @@ class Cut(NamedTuple):
         return self.split * (WARP // self.across)
 
 
-def most_rows(dtype: DType, target: CudaTarget) -> int:
+def most_rows(dtype: DType, target: CudaTarget, share: float = SHARE) -> int:
     """Up to how many rows threads multiply as fast as memory gives weights, so that no tensor core could be faster:
     a weight takes itemsize / memory rate to be read, and a row of it two operations."""
     read = dtype.itemsize / (target.memory_rate * 1e9)
-    multiplied = 2 / (target.scalar_rate * SHARE)
+    multiplied = 2 / (target.scalar_rate * share)
     return min(int(read / multiplied), MOST_ROWS)
 
 
-def has_few_rows(rows: int, columns: int, dtype: DType, target: CudaTarget) -> bool:
-    """Whether a product, or what it is turned around, is one for this template."""
-    return min(rows, columns) <= most_rows(dtype, target)
+def has_few_rows(rows: int, columns: int, dtype: DType, target: CudaTarget, otherwise: bool) -> bool:
+    """Whether a product, or what it is turned around, is one for this template; `otherwise` says whether warpgroups
+    can multiply it, too, which read weights in tiles of 64 rows, most of them empty, at 0.6 to 0.8 of memory's rate."""
+    return min(rows, columns) <= (most_rows(dtype, target) if otherwise else MOST_ROWS)
 
 
 def write_few_rows(b: KernelBuilder, request: Request, target: CudaTarget) -> Kernel:

@@ -79,7 +79,8 @@ def master_kernels(
 
 
 def _as_product(group: FusedGroup, fact: Facts, made: Multiplied, target: CudaTarget) -> list[LoweredKernel] | None:
-    if made.a.window is None and has_few_rows(made.rows, made.columns, made.a.dtype, target):
+    by_groups = _has_warpgroups(target) and _fits(made)
+    if made.a.window is None and has_few_rows(made.rows, made.columns, made.a.dtype, target, by_groups):
         return [_written(group, fact, made, target, write_few_rows)]
     return _by_tensor_cores(group, fact, made, target)
 
@@ -102,13 +103,17 @@ def _multiplied(group: FusedGroup, fact: Facts) -> Multiplied | None:
 def _by_tensor_cores(
     group: FusedGroup, fact: Facts, multiplied: Multiplied, target: CudaTarget
 ) -> list[LoweredKernel] | None:
-    dtype, by_groups = multiplied.a.dtype, target.sm == WGMMA and target.has_own_code
+    dtype, by_groups = multiplied.a.dtype, _has_warpgroups(target)
     turned = _by_rows(multiplied, target) if by_groups and dtype == FLOAT32 else multiplied
     if not by_groups or not _fits(turned):
         return [_written(group, fact, multiplied, target, write_warp_product)] if _suits_warps(multiplied) else None
     if dtype == FLOAT32 and target.precision == "fp32":
         turned = _with_rests(turned, target)
     return [*turned.before, _written(group, fact, turned, target, write_product)]
+
+
+def _has_warpgroups(target: CudaTarget) -> bool:
+    return target.sm == WGMMA and target.has_own_code
 
 
 def _suits_warps(made: Multiplied) -> bool:

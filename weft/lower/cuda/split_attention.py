@@ -33,6 +33,9 @@ IN_FLIGHT = 8  # loads that a thread waits for at once
 BLOCKS = 512  # that fill a GPU
 LEAST_KEYS = 64  # of a chunk
 MOST_COLUMNS = 256
+SHARE = (
+    0.6  # of the rate of multiply-adds, which is worth it: tensor cores have few blocks here, which go over all keys
+)
 RESIDENT = 2  # blocks that a multiprocessor has registers for
 FLOATS = frozenset(DTYPES[name] for name in ("float16", "bfloat16", "float32"))
 LOW, ZERO = const(-inf, FLOAT32), const(0.0, FLOAT32)
@@ -48,7 +51,7 @@ def can_split(request: AttentionRequest) -> bool:
 
 def has_few_queries(request: AttentionRequest, target: CudaTarget) -> bool:
     """Whether so few lines share a key that threads multiply as fast as memory gives keys: as products of few rows."""
-    return _Heads(request).lines <= most_rows(request.key.buffer.dtype, target)
+    return _Heads(request).lines <= most_rows(request.key.buffer.dtype, target, SHARE)
 
 
 class _Heads:
