@@ -87,7 +87,11 @@ def test_what_is_read_across_may_be_computed_with():
         ((3, 67), (1,), (32, 4, 1)),  # no vectors
         ((2, 7, 130), (1, 2), (32, 4, 1)),
         ((2, 2500), (1,), (256, 1, 1)),  # a block a row
-        ((70, 5), (0,), (64, 1, 1)),  # neighbours belong to different sums
+        ((70, 5), (0,), (8, 16, 1)),  # neighbours belong to different sums, which many threads share
+        ((2, 100, 2, 33), (0, 1), (8, 32, 1)),
+        ((600, 40), (0,), (8, 128, 1)),
+        ((65, 4100), (0,), (32, 16, 1)),
+        ((63, 5), (0,), (64, 1, 1)),  # too short
         ((4, 9), (1,), (64, 1, 1)),  # too short
     ],
 )
@@ -122,6 +126,27 @@ def test_a_maximum_is_nan_where_there_is_one():
     x[1, 77] = np.nan
     _, y = reduced(x, (1,), "max")
     np.testing.assert_array_equal(np.isnan(y), [False, True, False])
+
+
+def test_columns_in_16_bits_are_read_by_whole_sectors():
+    x = normal(130, 40, dtype="float16")
+    kernel, y = reduced(x, (0,), "max")
+    np.testing.assert_array_equal(y, x.max(0))
+    assert launch_extents(kernel).threads == (16, 32, 1)
+
+
+def test_columns_of_several_reductions():
+    """Sums of a norm's gradient over all rows, in one kernel with another."""
+    x, y = normal(130, 40), normal(130, 40)
+    sources = [te.placeholder(each.shape, "float32", name) for each, name in ((x, "x"), (y, "y"))]
+    rows = te.reduce_axis(130)
+    one, other = (te.compute((40,), lambda j, s=s: te.reduce("sum", s[rows.var, j], [rows])) for s in sources)
+    result = te.compute((40,), lambda j: one[j] * other[j], "products")
+    places = {sources[0]: "x", sources[1]: "y", result: "products"}
+    kernel = stage_kernel("products", result, places, TARGET)
+    made = np.full(40, np.nan, "float32")
+    run_kernel(kernel.kernel, [{"x": x, "y": y, "products": made}[place].reshape(-1) for place in kernel.arguments])
+    np.testing.assert_allclose(made, x.astype("float64").sum(0) * y.astype("float64").sum(0), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", [(5, 64), (6, 40), (3, 33), (2, 1100), (1, 2100)])

@@ -126,19 +126,19 @@ def row_reduction(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], ro
         with b.thread("warp", rows, "y") as warp, b.thread("thread", threads) as thread:
             number = b.let("row", block * rows + warp)
             safe = b.let("safe", minimum(number, as_expr(results - 1)))
-            at = _indices(b, axes, safe, results)
+            at = indices_of(b, axes, safe, results)
             totals: dict[Buffer, Buffer] = {}
             for each, parts in zip(row.sums, held):
-                share = _share(b, each, at, thread, threads, target)
+                share = share_of(b, each, at, thread, threads, target)
                 block_total(b, each.combiner, share, parts, thread, warps)
                 totals[each.total] = share
             with b.when((thread < 1) & (number < results)):
                 for stmt in row.after:
-                    b.emit(_with_totals(substitute(stmt, at), totals))
+                    b.emit(with_totals(substitute(stmt, at), totals))
     return ready(Kernel(name, tuple(buffers), b.finish().body))
 
 
-def _indices(b: KernelBuilder, axes: Sequence[Axis], number: Expr, total: int) -> dict[Var, Expr]:
+def indices_of(b: KernelBuilder, axes: Sequence[Axis], number: Expr, total: int) -> dict[Var, Expr]:
     """The index along each axis of the element that has a row-major number."""
     at: dict[Var, Expr] = {}
     inner = 1
@@ -149,14 +149,14 @@ def _indices(b: KernelBuilder, axes: Sequence[Axis], number: Expr, total: int) -
     return at
 
 
-def _with_totals(stmt: Stmt, totals: Mapping[Buffer, Buffer]) -> Stmt:
+def with_totals(stmt: Stmt, totals: Mapping[Buffer, Buffer]) -> Stmt:
     def read(node: Any) -> Any:
         return totals[node.source][()] if isinstance(node, Load) and node.source in totals else node  # type: ignore[index]
 
     return rewrite(stmt, read)
 
 
-def _share(
+def share_of(
     b: KernelBuilder, each: Sum, at: Mapping[Var, Expr], thread: Expr, threads: int, target: CudaTarget
 ) -> Buffer:
     """A register with what this thread combines: every so many-th vector of the row."""

@@ -13,6 +13,7 @@ from ...te.tensor import Tensor
 from ..axes import extents_of, peeled, reductions, simplified
 from ..group import LoweredKernel, Strides, stage_buffers
 from .aligned import with_alignment
+from .columns import column_reduction, is_worth_columns
 from .grid import over_elements
 from .pointwise import in_vectors, pointwise_kernel, vector_lanes
 from .reduction import found_row, is_worth_rows, row_reduction
@@ -35,6 +36,8 @@ def stage_kernel(
     row = found_row(body)
     if row is not None and is_worth_rows(row, axes, target):
         return LoweredKernel(row_reduction(name, held, axes, row, target), arguments, work)
+    if row is not None and is_worth_columns(row, axes):
+        return LoweredKernel(column_reduction(name, held, axes, row, target), arguments, work)
     lanes = vector_lanes(axes, body, target)
     if lanes > 1:
         axes, body = in_vectors(axes, body, lanes)
