@@ -100,6 +100,16 @@ def assert_close(got, wanted, what=""):
     assert worst <= TOLERANCE * max(scale, 1e-30), f"{what}: {worst} of {scale}"
 
 
+def test_texts_of_any_number_and_length_by_one_program():
+    symbol, params, _ = network("bert")
+    model = weft.compile((symbol, params), shape={"data": ("batch", "length")}, dtype={"data": "int64"})
+    rng = np.random.default_rng(2)
+    for shape in ((1, 12), (3, 7), (2, 1), (5, 12)):
+        data = rng.integers(0, VOCABULARY, shape)
+        assert_close(model(data)[0], from_onnxruntime(symbol, params, data)[0], str(shape))
+    assert model.compilations == 1
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_internals(name):
     symbol, params, data = network(name)
