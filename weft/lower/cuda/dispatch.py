@@ -7,6 +7,7 @@ from ..chunks import Chunks
 from ..lowering import Lowering, Template
 from .aligned import ALIGNMENT
 from .attending import attention_kernels, strided_attention_kernels
+from .cached_attention import cached_attention_kernels
 from .grid import bound_to_grid
 from .masters import READERS, master_kernels
 from .row_kernel import row_kernels
@@ -31,6 +32,7 @@ LOWERING = Lowering[CudaTarget](
         **dict.fromkeys(READERS, Template(master_kernels)),
         "scaled_dot_product_attention": Template(attention_kernels),
         "_strided_attention": Template(strided_attention_kernels),
+        "cached_attention": Template(cached_attention_kernels),
     },
     bound_to_grid,
     ALIGNMENT,

@@ -4,8 +4,8 @@
 
 Heads may share keys and values. The cache has all layers of a model, in blocks of 16 tokens that lie one behind the
 other, so that it can be reserved for many tokens and costs as much as there are: the keys of a block have tokens side
-by side, its values have columns side by side. Nothing is written to it: who calls puts new keys and values there. It may
-be of other floats than the new tokens; all is computed in float32."""
+by side, its values have columns side by side. Nothing is written to it: who calls puts new keys and values there. It
+may be of other floats than the new tokens; all is computed in float32."""
 
 from __future__ import annotations
 
@@ -89,11 +89,14 @@ def _one_float(dtypes: Sequence[DType | None], where: str) -> DType | None:
     known = list(dict.fromkeys(dtype for dtype in dtypes if dtype is not None))
     if len(known) > 1 or (known and known[0] not in FLOATS):
         told = " and ".join(map(dtype_name, known))
-        raise DTypeError(f"cached attention {where} {told}", why="it is of one of " + ", ".join(map(dtype_name, FLOATS)))
+        raise DTypeError(
+            f"cached attention {where} {told}", why="it is of one of " + ", ".join(map(dtype_name, FLOATS))
+        )
     return known[0] if known else None
 
 
-def _factor(params: CachedAttentionAttrs, width: int) -> float:
+def factor_of(params: CachedAttentionAttrs, width: int) -> float:
+    """What products of queries and keys are multiplied by."""
     return params.scale if params.scale is not None else 1 / math.sqrt(max(width, 1))
 
 
@@ -117,7 +120,7 @@ def _reference(
         np.concatenate([old, new.reshape(rows, shared, width).swapaxes(0, 1)], 1).astype(np.float64)[:, None]
         for old, new in ((old_keys, key), (old_values, value))
     )
-    scores = q @ k.swapaxes(-1, -2) * _factor(params, width)
+    scores = q @ k.swapaxes(-1, -2) * factor_of(params, width)
     seen = np.arange(count + rows) <= np.arange(rows)[:, None] + count
     scores = np.where(seen, scores, FAR_LEAST)
     p = np.exp(scores - scores.max(-1, keepdims=True, initial=FAR_LEAST))
@@ -177,7 +180,7 @@ class _Attending:
         self.repeat = self.columns // (self.shared * self.width)
         self.all_lines = self.rows * self.repeat
         self.lines = min(LINES, self.all_lines)
-        self.scale = te.const(_factor(params, self.width), FLOAT32)
+        self.scale = te.const(factor_of(params, self.width), FLOAT32)
         self.parts = [(at, min(BLOCK, self.width - at)) for at in range(0, self.width, BLOCK)]
 
     def write(
