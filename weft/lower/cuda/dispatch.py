@@ -11,6 +11,7 @@ from .cached_attention import cached_attention_kernels
 from .grid import bound_to_grid
 from .masters import READERS, master_kernels
 from .row_kernel import row_kernels
+from .split import split_kernels
 from .stage import stage_kernel
 
 FEW, FEW_ROWS = 1 << 14, 256  # elements that do not fill a GPU: a thread each, and a block each
@@ -33,6 +34,7 @@ LOWERING = Lowering[CudaTarget](
         "scaled_dot_product_attention": Template(attention_kernels),
         "_strided_attention": Template(strided_attention_kernels),
         "cached_attention": Template(cached_attention_kernels),
+        "split": Template(split_kernels, takes_strides=True, takes_open_sizes=True),
     },
     bound_to_grid,
     ALIGNMENT,
