@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..base.dtype import as_dtype
-from ..base.errors import InvalidValue, Unsupported
+from ..base.errors import InvalidValue, OutOfMemory, Unsupported
 from ..base.plan import KernelStep
 from ..base.target import Target
 from ..compiler.model import opened
@@ -157,7 +157,15 @@ def _executor(model: Any, rows: int) -> CudaExecutor:
     """The program for so many rows, loaded."""
     extents = {spec.name: [rows if dim == ROWS else dim for dim in spec.shape] for spec in model.inputs}
     zero = {spec.name: np.zeros((), spec.dtype) for spec in model.inputs}
-    made: CudaExecutor = model.executor({name: np.broadcast_to(zero[name], extents[name]) for name in extents})
+    try:
+        made: CudaExecutor = model.executor({name: np.broadcast_to(zero[name], extents[name]) for name in extents})
+    except OutOfMemory as error:
+        raise OutOfMemory(
+            "a decoder's weights are more than the device has room for",
+            where=error.where,
+            why=f"{error.what}; {error.why}",
+            hint='weights="fp16" or "bf16", which are half as large; weft.cuda.empty_cache()',
+        ) from None
     return made
 
 
