@@ -13,7 +13,7 @@ help:
 	@echo "make demo     import, optimise, compile and run the shipped model"
 	@echo "make test     the fast tests, in $(JOBS) processes"
 	@echo "make slow     the long tests"
-	@echo "make gpu      every operator and template on the GPU that is here, against its reference, tensors and compiled functions there"
+	@echo "make gpu      every operator and template on the GPU that is here, against its reference, tensors, compiled functions and decoders there"
 	@echo "make coverage which lines of weft a fifth of the generated cases run: an error below 90%"
 	@echo "make bench    speed against other runtimes"
 	@echo "make figures  every claim with a number, its bound, and the value measured now (WHAT=core|...)"
@@ -68,6 +68,7 @@ gpu: $(VENV)/.oracles
 	$(BIN)/python tests/gpu/run_templates.py
 	$(BIN)/python tests/gpu/run_eager.py
 	$(BIN)/python tests/gpu/run_compiled.py
+	$(BIN)/python tests/gpu/run_generation.py
 
 bench: $(VENV)/.oracles
 	$(BIN)/python benchmarks/cpu.py

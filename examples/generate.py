@@ -1,5 +1,5 @@
 """A decoder that writes text: a small GPT-2 learns the Zen of Python character by character, then writes it token by
-token from its cache, with its weights in fp32, in 8 bits and in 4.
+token from its cache, with its weights in fp32, in 8 bits and in 4; on a GPU in fp32 and fp16.
 
 It prints the loss as it goes, what is written after "Beautiful", and how fast.
 
@@ -53,12 +53,13 @@ def main():
     options.add_argument("--steps", type=int, default=400, help="batches to learn from (default: 400)")
     options.add_argument("--letters", type=int, default=30, help="characters to write (default: 30)")
     options.add_argument("--temperature", type=float, default=0.2, help="how free it writes (default: 0.2)")
+    options.add_argument("--target", default="cpu", help="where it writes: cpu or cuda (default: cpu)")
     given = options.parse_args()
 
     weft.manual_seed(0)
     model = trained(given.steps)
-    for weights in ("fp32", "int8", "int4"):
-        generator = Generator(model, weights)
+    for weights in ("fp32", "int8", "int4") if given.target == "cpu" else ("fp32", "fp16"):
+        generator = Generator(model, weights, target=given.target)
         generator.generate(encode(PROMPT), 2)  # makes its programs
         start = time.perf_counter()
         print(f"\n{weights}: {PROMPT}", end="")

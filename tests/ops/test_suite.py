@@ -82,7 +82,7 @@ WITHOUT_GRADIENT = {
 # Operators whose body is a template of the lowering.
 BY_TEMPLATE = {"_winograd_conv2d", "_strided_attention"}
 # Operators whose rows are of float32, whatever their weights are.
-FLOAT32_ONLY = {"_narrow_dense", "dense_levels", "_row_levels", "_level_matmul", "cached_attention", "_bilinear"}
+FLOAT32_ONLY = {"_narrow_dense", "dense_levels", "_row_levels", "_level_matmul", "_bilinear"}
 # Operators without a body: LAPACK does the work, or numbers are complex, or loops end when all
 # elements are exact, or the memory is only named otherwise.
 ON_HOST = {

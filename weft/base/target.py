@@ -48,7 +48,10 @@ class Target(ABC):
             importlib.import_module(f".{_OWN_KINDS[kind]}", __package__)
         if kind not in _kinds:
             known = sorted(_kinds.keys() | _OWN_KINDS.keys())
-            raise InvalidValue(f"unknown target {target!r}", why="targets: " + ", ".join(known))
+            name, _, number = kind.partition(":")
+            is_device = name in known and number.isdecimal()
+            hint = f'target="{name}", inside of `with weft.{name}.device({number}):`' if is_device else None
+            raise InvalidValue(f"unknown target {target!r}", why="targets: " + ", ".join(known), hint=hint)
         return _kinds[kind](words, **options)
 
     @abstractmethod

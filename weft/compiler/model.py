@@ -332,6 +332,16 @@ class CompiledModel:
         run = partial(self.__copy__().run, values, results)
         return BoundStep(run, values, results, list(arrays.values()))
 
+    def executor(self, like: Mapping[str, Any]) -> Executor:
+        """The program for one array an input, by their shapes and dtypes alone, for those who have memory of a device
+        and run it there themselves."""
+        check_names(like, self._specs)
+        if self._whole is None or self._whole.deciding:
+            raise Unsupported(
+                "a model in parts is no one program", why="values that it computes decide what comes next"
+            )
+        return self._whole.executor({name: like[name] for name in self._specs})
+
     # Compiling
 
     @property

@@ -4,22 +4,38 @@ caches among its inputs and outputs. Tokens come in, scores of what comes next g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..base.errors import InvalidValue, Unsupported
+from ..base.dtype import as_dtype
+from ..base.errors import InvalidValue, OutOfMemory, Unsupported
+from ..base.plan import KernelStep
+from ..base.target import Target
 from ..compiler.model import opened
 from ..compiler.quantise.weight_levels import quantize_weights
 from ..eager.tensor.memory import array_of
 from ..runtime.bound import BoundStep
+from ..runtime.cuda.executor import CudaExecutor
+from ..runtime.program import Program
 from .cache import Cache
+from .on_device import DeviceCache, DeviceStep
+from .steps import ROWS
 
-FLOATS = ("fp32", "bf16")
 LEVELS = {"int8": 8, "int4": 4}
+WEIGHTS = {"cpu": ("fp32", "bf16", *LEVELS), "cuda": ("fp32", "tf32", "fp16", "bf16")}  # by the kind of target
+CACHES = {"fp16": "float16", "bf16": "bfloat16"}  # dtypes of caches on a GPU that are not float32
 MOST_TOKENS = 4096  # of a context that is not asked for
-CHUNK = 32  # tokens of a prompt that are read at once
-FEW = 2  # tokens that are read one by one
+
+
+class Turns(NamedTuple):
+    """How prompts are read: so many tokens at once, and one by one where no more are left than a few."""
+
+    rows: int
+    few: int
+
+
+TURNS = {"cpu": Turns(32, 2), "cuda": Turns(128, 4)}
 
 
 class Decoder(Protocol):
@@ -36,30 +52,77 @@ class Decoder(Protocol):
     def read(self, ids: np.ndarray) -> np.ndarray: ...
 
 
-def _program(given: Any, weights: str, group: int, **options: Any) -> Any:
+class Step(Protocol):
+    """The program for so many rows over the memory of a cache. It gives the scores after the last of some tokens, as
+    many as there are rows or fewer; they are in the cache then."""
+
+    program: Program
+
+    def __call__(self, ids: np.ndarray) -> np.ndarray: ...
+
+
+class Wanted(NamedTuple):
+    """How a decoder is to run: its weights, in groups where they are levels, for so many tokens, and where."""
+
+    weights: str
+    group: int
+    context: int | None
+    threads: int | None
+    target: Target
+
+
+def _program(given: Any, wanted: Wanted, **options: Any) -> Any:
     """A model that is not compiled yet, with its weights as they are wanted."""
-    if weights not in (*FLOATS, *LEVELS):
-        raise InvalidValue(f"weights {weights!r}", why="they are " + ", ".join((*FLOATS, *LEVELS)))
+    weights, kind = wanted.weights, wanted.target.kind
+    if kind not in WEIGHTS:
+        raise Unsupported(f"a decoder on a target of kind {kind!r}", why="they run on " + ", ".join(WEIGHTS))
+    if weights not in WEIGHTS[kind]:
+        raise InvalidValue(f"weights {weights!r}", why=f"on {kind} they are " + ", ".join(WEIGHTS[kind]))
+    options |= {"threads": wanted.threads, "target": wanted.target}
     if weights in LEVELS:
-        return opened(quantize_weights(given, bits=LEVELS[weights], group=group), **options)
+        return opened(quantize_weights(given, bits=LEVELS[weights], group=wanted.group), **options)
     return opened(given, precision=weights, **options)
+
+
+def weight_bytes(program: Program) -> int:
+    """Bytes of constants that a run reads: all but the tables of which kernels take rows."""
+    slots = [number for number, slot in enumerate(program.plan.slots) if slot.role == "constant"]
+    constants = dict(zip(slots, program.constants))
+    steps = [step for step in program.plan.steps if isinstance(step, KernelStep)]
+    read = {
+        ref.slot
+        for step, kernel in zip(steps, program.kernels, strict=True)
+        for ref in step.buffers
+        if ref.slot in constants and not ("take" in kernel.operators and constants[ref.slot].ndim == 2)
+    }
+    return sum(constants[number].nbytes for number in read)
 
 
 class ModuleDecoder:
     """A module that writes a step of its own as a graph (`GPT2`, `Llama`)."""
 
-    def __init__(self, model: Any, weights: str, group: int, context: int | None, threads: int | None) -> None:
-        if context is None:
-            context = min(model.positions, MOST_TOKENS)
+    def __init__(self, model: Any, wanted: Wanted) -> None:
+        context = min(model.positions, MOST_TOKENS) if wanted.context is None else wanted.context
         if not 1 <= context <= model.positions:
             raise InvalidValue(f"a context of {context} tokens", why=f"the model sees from 1 to {model.positions}")
         self.context, self.vocabulary = context, model.settings.vocab_size
         arrays = {name: array_of(value.detach()) for name, value in model.state_dict().items()}
-        given = model.step_graph(arrays, context)
-        program = _program(given, weights, group, threads=threads, specialise="always")
-        self._cache = Cache(model.cache_sizes, context)
-        # Both at once: nothing reads the parameters as they were given after that.
-        self._steps = {rows: _Step(program, rows, self._cache) for rows in (1, CHUNK)}
+        kind = wanted.target.kind
+        dtype = CACHES.get(wanted.weights, "float32") if kind == "cuda" else "float32"
+        program = _program(model.step_graph(arrays, context, dtype), wanted, specialise="always")
+        self._turns = TURNS[kind]
+        rows = (1, min(self._turns.rows, context))
+        # All at once: nothing reads the parameters as they were given after that.
+        self._cache: Cache | DeviceCache
+        self._steps: dict[int, Step]
+        if kind == "cuda":
+            executors = {count: _executor(program, count) for count in rows}
+            there = executors[1].loaded.context
+            self._cache = cache = DeviceCache(there, model.cache_sizes, context, as_dtype(dtype))
+            self._steps = {count: DeviceStep(executor, count, cache) for count, executor in executors.items()}
+        else:
+            self._cache = here = Cache(model.cache_sizes, context)
+            self._steps = {count: _Step(program, count, here) for count in rows}
 
     @property
     def length(self) -> int:
@@ -73,7 +136,7 @@ class ModuleDecoder:
 
     @property
     def weight_bytes(self) -> int:
-        return sum(c.nbytes for c in self._steps[1].program.constants if c.ndim != 2)
+        return weight_bytes(self._steps[1].program)
 
     def reset(self) -> None:
         self._cache.length = 0
@@ -82,7 +145,7 @@ class ModuleDecoder:
         scores: np.ndarray | None = None
         at = 0
         while at < len(ids):
-            rows = 1 if len(ids) - at <= FEW else CHUNK
+            rows = 1 if len(ids) - at <= self._turns.few else max(self._steps)
             some = ids[at : at + rows]
             scores = self._steps[rows](some)
             at += len(some)
@@ -90,8 +153,24 @@ class ModuleDecoder:
         return scores
 
 
+def _executor(model: Any, rows: int) -> CudaExecutor:
+    """The program for so many rows, loaded."""
+    extents = {spec.name: [rows if dim == ROWS else dim for dim in spec.shape] for spec in model.inputs}
+    zero = {spec.name: np.zeros((), spec.dtype) for spec in model.inputs}
+    try:
+        made: CudaExecutor = model.executor({name: np.broadcast_to(zero[name], extents[name]) for name in extents})
+    except OutOfMemory as error:
+        raise OutOfMemory(
+            "a decoder's weights are more than the device has room for",
+            where=error.where,
+            why=f"{error.what}; {error.why}",
+            hint='weights="fp16" or "bf16", which are half as large; weft.cuda.empty_cache()',
+        ) from None
+    return made
+
+
 class _Step:
-    """The program for so many rows, bound to the memory of a cache."""
+    """A step on the processor."""
 
     def __init__(self, model: Any, rows: int, cache: Cache) -> None:
         self._cache, self._rows = cache, rows
@@ -102,7 +181,6 @@ class _Step:
         self.program = model.program
 
     def __call__(self, ids: np.ndarray) -> np.ndarray:
-        """The scores after the last of some tokens, as many as there are rows or fewer; they are in the cache then."""
         cache, count = self._cache, len(ids)
         self._ids[:count] = ids
         self._ids[count:] = 0
@@ -119,9 +197,16 @@ class FileDecoder:
     of ones; floats (batch, heads, tokens, columns) are caches, empty at first. The first output is the scores of all
     new tokens, the others are the caches with those tokens, in the same order."""
 
-    def __init__(self, model: Any, weights: str, group: int, context: int | None, threads: int | None) -> None:
-        self.context = MOST_TOKENS if context is None else context
-        self._model = _program(model, weights, group, threads=threads)
+    def __init__(self, model: Any, wanted: Wanted) -> None:
+        if wanted.target.kind != "cpu":
+            raise Unsupported(
+                "a model file with caches among its inputs and outputs on a GPU",
+                where=str(model) if isinstance(model, str) else type(model).__name__,
+                why="its caches are copied for each token, and their size decides about the program",
+                hint='target="cpu", or weft.generation.GPT2, Llama or load',
+            )
+        self.context = MOST_TOKENS if wanted.context is None else wanted.context
+        self._model = _program(model, wanted)
         self._caches, self._ids = list[Any](), list[str]()
         self._roles: dict[str, str] = {}  # inputs that are neither: "mask" or "position"
         for spec in self._model.inputs:
@@ -157,7 +242,7 @@ class FileDecoder:
 
     @property
     def weight_bytes(self) -> int:
-        return sum(c.nbytes for c in self._model.program.constants)  # tables are not told from other matrices
+        return weight_bytes(self._model.program)
 
     def reset(self) -> None:
         self._past: Sequence[np.ndarray] = [

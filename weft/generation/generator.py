@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import InvalidType, InvalidValue, RunError
-from .decoders import Decoder, FileDecoder, ModuleDecoder
+from ..base.target import Target
+from .decoders import Decoder, FileDecoder, ModuleDecoder, Wanted
 from .sampling import Sampler
 
 
 class Generator:
     """Runs a decoder with its weights as `weights` says: "fp32", "bf16", or levels with a scale for each group of
     `group`, "int8" or "int4". The model is `GPT2` or `Llama`, of which weights are packed and which is not needed any
-    more, or a file that `weft.compile` reads, with caches among its inputs and outputs.
+    more, or a file that `weft.compile` reads, with caches among its inputs and outputs. With `target="cuda"` weights,
+    the cache and all steps are on the GPU that the thread works on, in "fp32", "tf32", "fp16" or "bf16".
 
     >>> from weft.generation import GPT2, GPT2Settings
     >>> model = GPT2(GPT2Settings(vocab_size=11, n_positions=32, n_embd=12, n_layer=2, n_head=3))
@@ -33,6 +35,7 @@ class Generator:
         group: int = 32,
         context: int | None = None,
         threads: int | None = None,
+        target: str | Target = "cpu",
     ) -> None:
         is_file = isinstance(model, (str, bytes, os.PathLike)) or type(model).__name__ == "ModelProto"
         if not is_file and not hasattr(model, "step_graph"):
@@ -40,8 +43,8 @@ class Generator:
                 f"a {type(model).__name__} is no decoder", hint="weft.generation.GPT2, Llama or load, or an ONNX file"
             )
         self.weights = weights
-        given = (model, weights, group, context, threads)
-        self._decoder: Decoder = FileDecoder(*given) if is_file else ModuleDecoder(*given)
+        wanted = Wanted(weights, group, context, threads, Target.create(target))
+        self._decoder: Decoder = FileDecoder(model, wanted) if is_file else ModuleDecoder(model, wanted)
 
     @property
     def context(self) -> int:

@@ -116,11 +116,11 @@ class GPT2(nn.Module):
             x = block(x)
         return self.ln_f(x) @ self.wte.weight.transpose(0, 1)
 
-    def step_graph(self, params: Arrays, context: int) -> tuple[Symbol, dict[str, np.ndarray]]:
-        """One step as a graph, and the parameters that it reads."""
+    def step_graph(self, params: Arrays, context: int, dtype: str = "float32") -> tuple[Symbol, dict[str, np.ndarray]]:
+        """One step as a graph, over a cache of some dtype, and the parameters that it reads."""
         settings = self.settings
         width = settings.n_embd
-        g = StepGraph(params, settings.n_layer, settings.n_head, width // settings.n_head, context)
+        g = StepGraph(params, settings.n_layer, settings.n_head, width // settings.n_head, context, dtype)
         x = g.op("broadcast_add", g.rows("wte.weight", g.ids), g.rows("wpe.weight", g.positions))
         for number in range(settings.n_layer):
             at = f"h.{number}."

@@ -143,11 +143,11 @@ class Llama(nn.Module):
         weight = self.embed_tokens.weight if self.settings.tie_word_embeddings else self.lm_head.weight
         return self.norm(x) @ weight.transpose(0, 1)
 
-    def step_graph(self, params: Arrays, context: int) -> tuple[Symbol, dict[str, np.ndarray]]:
-        """One step as a graph, and the parameters that it reads."""
+    def step_graph(self, params: Arrays, context: int, dtype: str = "float32") -> tuple[Symbol, dict[str, np.ndarray]]:
+        """One step as a graph, over a cache of some dtype, and the parameters that it reads."""
         settings = self.settings
         tables = dict(zip(("turns.cosines", "turns.sines"), settings.turns(context)))
-        g = StepGraph({**params, **tables}, settings.num_hidden_layers, settings.shared, settings.width, context)
+        g = StepGraph({**params, **tables}, settings.num_hidden_layers, settings.shared, settings.width, context, dtype)
         turns = [g.op("expand_dims", g.rows(name, g.positions), axis=1) for name in tables]
         x = g.rows("embed_tokens.weight", g.ids)
         for number in range(settings.num_hidden_layers):

@@ -21,14 +21,16 @@ class StepGraph:
     """Builds the graph: its inputs are `ids` and `positions` of new tokens, `keys` and `values` of the cache, `past`,
     how many tokens that has, and `last`, which new token scores are wanted of."""
 
-    def __init__(self, params: Arrays, layers: int, shared: int, width: int, context: int) -> None:
-        self._params, self._used, self._values = params, dict[str, Symbol](), dict[str, np.ndarray]()
+    def __init__(self, params: Arrays, layers: int, shared: int, width: int, context: int, dtype: str) -> None:
+        """The cache is of some dtype; all else is of the parameters'."""
+        self._params, self._dtype = params, dtype
+        self._used, self._values = dict[str, Symbol](), dict[str, np.ndarray]()
         self._new: tuple[list[Symbol], list[Symbol]] = [], []
         blocks = -(-context // BLOCK)
         self.ids, self.positions = (Variable(name, shape=(ROWS,), dtype="int64") for name in ("ids", "positions"))
         self.past, self._last = (Variable(name, shape=(1,), dtype="int64") for name in ("past", "last"))
-        self.keys = Variable("keys", shape=(blocks, layers, shared, width, BLOCK), dtype="float32")
-        self.values = Variable("values", shape=(blocks, layers, shared, BLOCK, width), dtype="float32")
+        self.keys = Variable("keys", shape=(blocks, layers, shared, width, BLOCK), dtype=dtype)
+        self.values = Variable("values", shape=(blocks, layers, shared, BLOCK, width), dtype=dtype)
 
     def op(self, name: str, *inputs: Symbol, **attrs: Any) -> Symbol:
         """An operator applied to values."""
@@ -71,4 +73,6 @@ class StepGraph:
     def finished(self, scores: Symbol) -> tuple[Symbol, dict[str, np.ndarray]]:
         """The graph with all it gives, and its parameters."""
         new = [made[0] if len(made) == 1 else self.op("concatenate", *made, axis=1) for made in self._new]
+        if self._dtype != "float32":
+            new = [self.op("cast", made, dtype=self._dtype) for made in new]
         return Group([scores, *new]), self._values

@@ -219,3 +219,26 @@ def test_shared_memory_beyond_what_a_block_has_is_refused():
             b.store(y, t, row[t])
     with pytest.raises(weft.Error, match="80000 bytes"):
         emit_kernel(b.finish(), TARGET)
+
+
+# Parts
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "cuts"), [((1, 300), 1, 3), ((5, 7, 3), 1, (2, 6)), ((6, 4), 0, (1, 2)), ((2, 3, 8), -1, 2)]
+)
+def test_parts_of_a_small_tensor_are_one_kernel(shape, axis, cuts):
+    x = normal(*shape)
+    (kernel,), results = lowered("split", [x], indices_or_sections=cuts, axis=axis)
+    for result, wanted in zip(results, np.split(x, cuts, axis), strict=True):
+        np.testing.assert_array_equal(result, wanted)
+    assert "part" in show(kernel)
+
+
+def test_parts_of_a_large_tensor_are_copied_in_vectors(monkeypatch):
+    monkeypatch.setattr("weft.lower.cuda.split.FEW", 100)
+    x = normal(2, 64)
+    kernels, results = lowered("split", [x], indices_or_sections=2, axis=1)
+    np.testing.assert_array_equal(np.concatenate(results, 1), x)
+    assert len(kernels) == 2
+    assert {n.lanes for k in kernels for n in postorder((k.body,)) if isinstance(n, Load)} == {4}

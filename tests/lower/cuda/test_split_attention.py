@@ -56,8 +56,8 @@ def test_attention(case):
 
 
 def test_several_tiles_of_a_chunk_scale_what_came_before(monkeypatch):
-    monkeypatch.setattr("weft.lower.cuda.split_attention.TILE", 32)
-    monkeypatch.setattr("weft.lower.cuda.split_attention.BLOCKS", 2)
+    monkeypatch.setattr("weft.lower.cuda.mixing.TILE", 32)
+    monkeypatch.setattr("weft.lower.cuda.mixing.BLOCKS", 2)
     case = SplitCase(1, 1, 2, 150, 4, 4, "float32")
     arrays = case.arrays()
     arrays["key"][0, 0] *= np.linspace(0.1, 9, 150)[:, None]  # largest scores grow from tile to tile
@@ -67,9 +67,9 @@ def test_several_tiles_of_a_chunk_scale_what_came_before(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("blocks", [2, 10])
 def test_tiles_that_no_query_of_a_block_sees_are_left_out(monkeypatch, blocks):
-    monkeypatch.setattr("weft.lower.cuda.split_attention.TILE", 32)
-    monkeypatch.setattr("weft.lower.cuda.split_attention.BLOCKS", blocks)
-    monkeypatch.setattr("weft.lower.cuda.split_attention.LEAST_KEYS", 32)
+    monkeypatch.setattr("weft.lower.cuda.mixing.TILE", 32)
+    monkeypatch.setattr("weft.lower.cuda.mixing.BLOCKS", blocks)
+    monkeypatch.setattr("weft.lower.cuda.mixing.LEAST_KEYS", 32)
     case = SplitCase(1, 1, 38, 40, 2, 2, "float32", causal=True)
     arrays = case.arrays()
     check_case(ran(case, arrays), case.wanted(arrays), "float32")

@@ -95,11 +95,11 @@ def _attended(
     if can_split(request) and (write is None or has_few_queries(request, target)):
         named: dict[str, Hashable] = {buffer.name: place for buffer, place in zip(b.buffers, arguments)}
         kernels = write_split_attention(b.name, b.buffers, request, target)
-        return [LoweredKernel(kernel, _arguments(kernel, named), work) for kernel in kernels]
+        return [LoweredKernel(kernel, arguments_of(kernel, named), work) for kernel in kernels]
     return None if write is None else [LoweredKernel(write(b, request, target), arguments, work)]
 
 
-def _arguments(kernel: Kernel, named: dict[str, Hashable]) -> tuple[Hashable, ...]:
+def arguments_of(kernel: Kernel, named: dict[str, Hashable]) -> tuple[Hashable, ...]:
     """What the buffers of a kernel are, by their names: those that have none yet are values between kernels."""
     for buffer in kernel.buffers:
         if buffer.name not in named:

@@ -7,9 +7,11 @@ from ..chunks import Chunks
 from ..lowering import Lowering, Template
 from .aligned import ALIGNMENT
 from .attending import attention_kernels, strided_attention_kernels
+from .cached_attention import cached_attention_kernels
 from .grid import bound_to_grid
 from .masters import READERS, master_kernels
 from .row_kernel import row_kernels
+from .split import split_kernels
 from .stage import stage_kernel
 
 FEW, FEW_ROWS = 1 << 14, 256  # elements that do not fill a GPU: a thread each, and a block each
@@ -31,6 +33,8 @@ LOWERING = Lowering[CudaTarget](
         **dict.fromkeys(READERS, Template(master_kernels)),
         "scaled_dot_product_attention": Template(attention_kernels),
         "_strided_attention": Template(strided_attention_kernels),
+        "cached_attention": Template(cached_attention_kernels),
+        "split": Template(split_kernels, takes_strides=True, takes_open_sizes=True),
     },
     bound_to_grid,
     ALIGNMENT,

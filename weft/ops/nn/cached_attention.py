@@ -4,7 +4,8 @@
 
 Heads may share keys and values. The cache has all layers of a model, in blocks of 16 tokens that lie one behind the
 other, so that it can be reserved for many tokens and costs as much as there are: the keys of a block have tokens side
-by side, its values have columns side by side. Nothing is written to it: who calls puts new keys and values there."""
+by side, its values have columns side by side. Nothing is written to it: who calls puts new keys and values there. It
+may be of other floats than the new tokens; all is computed in float32."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import te
-from ...base.dtype import FLOAT32, INT64, dtype_name
+from ...base.dtype import BFLOAT16, FLOAT16, FLOAT32, INT64, DType, dtype_name
 from ...base.errors import DTypeError, ShapeError
 from ...base.shape import show, unify
 from ...core.schema import FLOAT, attr, optional, schema
@@ -28,6 +29,7 @@ CHUNK = 8  # blocks whose scores are made at a time
 LINES = 4  # queries of heads that share keys, for which keys are read once
 TYPICAL = 16  # blocks of the cache that are used, as far as work is told before
 FAR_LEAST = float("-inf")
+FLOATS = (FLOAT32, FLOAT16, BFLOAT16)
 
 INPUTS = {
     "query": "(rows, heads * width)",
@@ -74,16 +76,27 @@ def _shape(params: CachedAttentionAttrs, ins: Shapes, outs: Shapes) -> Inferred:
 
 
 def _dtype(params: CachedAttentionAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
-    for dtype in (*ins[:5], *outs):
-        if dtype is not None and dtype != FLOAT32:
-            raise DTypeError(f"cached attention of {dtype_name(dtype)}", why="it is of float32")
+    new = _one_float((*ins[:3], *outs), "of")
+    cache = _one_float(ins[3:5], "over a cache of")
     for dtype in ins[5:]:
         if dtype is not None and dtype != INT64:
             raise DTypeError(f"a number of tokens or of a layer of {dtype_name(dtype)}", why="it is of int64")
-    return [FLOAT32] * 5 + [INT64] * 2, [FLOAT32]
+    return [new] * 3 + [cache] * 2 + [INT64] * 2, [new]
 
 
-def _factor(params: CachedAttentionAttrs, width: int) -> float:
+def _one_float(dtypes: Sequence[DType | None], where: str) -> DType | None:
+    """What all that are known are."""
+    known = list(dict.fromkeys(dtype for dtype in dtypes if dtype is not None))
+    if len(known) > 1 or (known and known[0] not in FLOATS):
+        told = " and ".join(map(dtype_name, known))
+        raise DTypeError(
+            f"cached attention {where} {told}", why="it is of one of " + ", ".join(map(dtype_name, FLOATS))
+        )
+    return known[0] if known else None
+
+
+def factor_of(params: CachedAttentionAttrs, width: int) -> float:
+    """What products of queries and keys are multiplied by."""
     return params.scale if params.scale is not None else 1 / math.sqrt(max(width, 1))
 
 
@@ -107,12 +120,16 @@ def _reference(
         np.concatenate([old, new.reshape(rows, shared, width).swapaxes(0, 1)], 1).astype(np.float64)[:, None]
         for old, new in ((old_keys, key), (old_values, value))
     )
-    scores = q @ k.swapaxes(-1, -2) * _factor(params, width)
+    scores = q @ k.swapaxes(-1, -2) * factor_of(params, width)
     seen = np.arange(count + rows) <= np.arange(rows)[:, None] + count
     scores = np.where(seen, scores, FAR_LEAST)
     p = np.exp(scores - scores.max(-1, keepdims=True, initial=FAR_LEAST))
     made = (p / p.sum(-1, keepdims=True)) @ v
-    return made.transpose(2, 0, 1, 3).reshape(query.shape).astype(np.float32)
+    return made.transpose(2, 0, 1, 3).reshape(query.shape).astype(query.dtype)
+
+
+def _wide(value: te.Expr) -> te.Expr:
+    return te.cast(value, FLOAT32)
 
 
 class _Tokens(NamedTuple):
@@ -131,7 +148,7 @@ def _kernels(params: CachedAttentionAttrs, inputs: Sequence[Spec], outputs: Sequ
     (rows, columns), (blocks, layers, shared, width, _) = inputs[0][0], inputs[3][0]
     if not rows:
         with body.kernel({7: (0,)}, work=1) as (b, out), b.parallel("p", 0) as p:
-            b.store(out, p, te.const(0, FLOAT32))
+            b.store(out, p, te.const(0, out.dtype))
         return body.kernels
     new_blocks = -(-rows // BLOCK)
     turned = body.temporary((shared, new_blocks, width, BLOCK), FLOAT32)
@@ -143,7 +160,7 @@ def _kernels(params: CachedAttentionAttrs, inputs: Sequence[Spec], outputs: Sequ
         with b.loop("e", width) as e, b.vector("lane", BLOCK) as lane:
             b.store(out, (p, e, lane), te.const(0, FLOAT32))
         with b.loop("token", te.minimum(rows - first, BLOCK)) as token, b.loop("e", width) as e:
-            b.store(out, (p, e, token), key[start + token * (shared * width) + e])
+            b.store(out, (p, e, token), _wide(key[start + token * (shared * width) + e]))
     whole = blocks * layers * shared * width * BLOCK
     sizes = {0: rows * columns, 2: rows * shared * width, 3: whole, 4: whole, 5: 1, 6: 1}
     views = {position: (size,) for position, size in sizes.items()}
@@ -163,7 +180,7 @@ class _Attending:
         self.repeat = self.columns // (self.shared * self.width)
         self.all_lines = self.rows * self.repeat
         self.lines = min(LINES, self.all_lines)
-        self.scale = te.const(_factor(params, self.width), FLOAT32)
+        self.scale = te.const(factor_of(params, self.width), FLOAT32)
         self.parts = [(at, min(BLOCK, self.width - at)) for at in range(0, self.width, BLOCK)]
 
     def write(
@@ -238,9 +255,9 @@ class _Attending:
             with b.loop("e", self.width // times) as outer:
                 for turn in range(times):
                     e = outer * times + turn
-                    key = b.let("k", tokens.keys[start + e * BLOCK + lane])
+                    key = b.let("k", _wide(tokens.keys[start + e * BLOCK + lane]))
                     for t in range(self.lines):
-                        b.store(acc, t, acc[t] + key * self.query[self.at[t] + e])
+                        b.store(acc, t, acc[t] + key * _wide(self.query[self.at[t] + e]))
             for t in range(self.lines):
                 limit = tokens.total if seen is None else seen[t]
                 score = te.select(first + lane < limit, acc[t] * self.scale, te.const(FAR_LEAST, FLOAT32))
@@ -291,7 +308,7 @@ class _Attending:
                 for t in range(self.lines):
                     b.store(acc, t, self.made[t, at + lane])
                 with b.loop("token", count) as token:
-                    value = b.let("v", tokens.values[tokens.first_value(first + token) + (at + lane)])
+                    value = b.let("v", _wide(tokens.values[tokens.first_value(first + token) + (at + lane)]))
                     for t in range(self.lines):
                         b.store(acc, t, acc[t] + value * self.scores[t, token])
                 for t in range(self.lines):
@@ -307,7 +324,7 @@ class _Attending:
             self._columns(partial(self._store_out, t, start, inverse))
 
     def _store_out(self, t: int, start: te.Expr, inverse: te.Expr, at: te.Expr) -> None:
-        self.b.store(self.out, start + at, self.made[t, at] * inverse)
+        self.b.store(self.out, start + at, te.cast(self.made[t, at] * inverse, self.out.dtype))
 
 
 cached_attention = define(

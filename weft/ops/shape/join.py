@@ -269,14 +269,15 @@ def _split_shape(params: SplitAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     return [changed(others, axis, dim)], [changed(others, axis, s) for s in _sizes(params, dim)]
 
 
-def _cuts(params: SplitAttrs, dim: int) -> list[Any]:
+def part_ends(params: SplitAttrs, dim: int) -> list[Any]:
+    """Where parts of an extent begin, and where the last one ends."""
     return list(itertools.accumulate(_sizes(params, dim), initial=0))
 
 
 def split_views(params: SplitAttrs, x: Array) -> list[Array]:
     axis = normalize_axis(params.axis, x.ndim)
     head = (slice(None),) * axis
-    return [x[(*head, slice(*ends))] for ends in pairwise(_cuts(params, x.shape[axis]))]
+    return [x[(*head, slice(*ends))] for ends in pairwise(part_ends(params, x.shape[axis]))]
 
 
 def _split_reference(params: SplitAttrs, x: Array) -> tuple[Array, ...]:
@@ -285,7 +286,7 @@ def _split_reference(params: SplitAttrs, x: Array) -> tuple[Array, ...]:
 
 def _split_compute(params: SplitAttrs, x: te.Tensor) -> tuple[te.Tensor, ...]:
     axis = normalize_axis(params.axis, x.rank)
-    cuts = _cuts(params, x.shape[axis])
+    cuts = part_ends(params, x.shape[axis])
     return tuple(_part(x, axis, start, changed(x.shape, axis, end - start)) for start, end in pairwise(cuts))
 
 

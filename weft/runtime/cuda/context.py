@@ -139,6 +139,7 @@ class Context:
         self._local = platform.local
         self.default: Any = None  # its default stream, once that was asked for
         self.modules: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
+        self.constants: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()  # by what they hold
         self._lock = held_lock("table")
         self.allocated = self.most_allocated = self.direct = 0  # bytes: all, the most ever, those beside the pool
         handle, pointer = c_int(), c_void_p()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,31 +25,58 @@ KERNEL_ALIGNMENT = 16  # of what kernels read by vectors
 Given = Array | DeviceArray
 
 
+class Constant:
+    """Values of a program on a device, at an address in memory that it may share with others. As long as it lives,
+    other programs that have the same values read them there."""
+
+    def __init__(self, array: Array, memory: Arena, address: int) -> None:
+        self.array, self.memory, self.address = array, memory, address
+
+    @staticmethod
+    def key_of(array: Array) -> Hashable:
+        """Which memory of the host it is a copy of. It stays what it is while the constant has it."""
+        interface = array.__array_interface__
+        return interface["data"][0], array.shape, array.strides, array.dtype
+
+
 class Loaded(NamedTuple):
     """What executors of a program share, whatever sizes they are bound to."""
 
     context: Context
     functions: dict[str, Function]
-    constants: Arena
-    places: tuple[int, ...]  # the addresses of constants
+    constants: tuple[Constant, ...]
     arenas: Arenas
 
     @classmethod
     def of(cls, program: Program, context: Context) -> Loaded:
-        """Code assembled, constants copied."""
+        """Code assembled, constants copied that no other program has there."""
         kernels = dict.fromkeys(step.kernel for step in program.plan.steps if isinstance(step, KernelStep))
         functions = functions_of(context, program.objects, kernels)
-        offsets, total = _side_by_side([array.nbytes for array in program.constants])
+        return cls(context, functions, constants_on(context, program.constants), Arenas(context))
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The addresses of constants."""
+        return tuple([constant.address for constant in self.constants])
+
+
+def constants_on(context: Context, arrays: Sequence[Array]) -> tuple[Constant, ...]:
+    """The constants of these values; those that are not there yet lie side by side."""
+    keys = [Constant.key_of(array) for array in arrays]
+    found: dict[Hashable, Constant | None] = {key: context.constants.get(key) for key in keys}
+    missing = {key: array for key, array in zip(keys, arrays) if found[key] is None}
+    if missing:
+        offsets, total = _side_by_side([array.nbytes for array in missing.values()])
         memory = Arena(context, total)
         with context:
-            for array, offset in zip(program.constants, offsets):
-                dense = np.ascontiguousarray(array)
+            for (key, array), offset in zip(missing.items(), offsets):
+                dense, into = np.ascontiguousarray(array), memory.address + offset
                 if dense.nbytes:
-                    into = memory.address + offset
                     context.driver.call("cuMemcpyHtoDAsync_v2", into, address_of(dense), dense.nbytes, 0)
+                found[key] = Constant(array, memory, into)
             context.driver.call("cuStreamSynchronize", 0)  # a copy that was staged may still go on
-        places = tuple(memory.address + offset for offset in offsets)
-        return cls(context, functions, memory, places, Arenas(context))
+        context.constants.update({key: made for key in missing if (made := found[key]) is not None})
+    return tuple([made for key in keys if (made := found[key]) is not None])
 
 
 def _side_by_side(sizes: Sequence[int]) -> tuple[list[int], int]:
