@@ -28,7 +28,7 @@ LOWERING = Lowering[CudaTarget](
     stage_kernel,
     {
         **dict.fromkeys(ROW_WISE.split(), Template(row_kernels, takes_open_sizes=True)),
-        **dict.fromkeys(READERS, Template(master_kernels)),
+        **dict.fromkeys(READERS, Template(master_kernels, takes_open_sizes=True)),
         "scaled_dot_product_attention": Template(attention_kernels),
         "_strided_attention": Template(strided_attention_kernels),
     },

@@ -12,11 +12,13 @@ from ...base.errors import InvalidValue
 from ...base.plan import Launch, TensorMap
 from ...te.build import KernelBuilder
 from ...te.expr import Call, Expr, Load, Var
+from ...te.extents import Extent, is_multiple, lesser
 from ...te.loops import Buffer, Kernel, Store
 from ...te.tensor_cores.layouts import PANEL_ROWS, ROW_BYTES
 from ...te.tensor_cores.product import Beside, Operand, Product, Tile, Window, shared_memory
 from ...te.visit import loads, postorder, rewrite
-from .tiles import Extent, candidates, choose_tile
+from .size_classes import samples
+from .tiles import Work, candidates, choose_tile
 
 KINDS = {DTYPES["float16"]: "fp16", DTYPES["bfloat16"]: "bf16", FLOAT32: "tf32"}
 ELEMENTS = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tfloat32"}
@@ -30,19 +32,19 @@ class Matrices(NamedTuple):
     product, says which one it takes; None: all take the first."""
 
     buffer: Buffer
-    matrices: int = 1
+    matrices: int | Extent = 1
     turned: bool = False
     matrix: Callable[[Expr], Expr] | None = None
 
 
 @dataclass(frozen=True)
 class Request:
-    """A product to be planned. `rest`: the parts of both operands that do not fit tf32, for sums in three passes."""
+    """A product to be planned; its batch and rows may be open. `rest`: the parts of both operands that do not fit tf32, for sums in three passes."""
 
     a: Matrices | Window
     b: Matrices
-    batch: int
-    rows: int
+    batch: int | Extent
+    rows: int | Extent
     columns: int
     depth: int
     out: Buffer
@@ -53,9 +55,10 @@ class Request:
     dtype: DType | None = None  # of the sum in `finish`; None: that of the result
 
 
-def fits_copies(extent: int, dtype: DType) -> bool:
+def fits_copies(extent: int | Extent, dtype: DType) -> bool:
     """Whether rows of so many elements can be copied by tensor maps."""
-    return extent * dtype.itemsize % COPY_BYTES == 0
+    size = extent * dtype.itemsize
+    return is_multiple(size, COPY_BYTES) or bool(size % COPY_BYTES == 0)
 
 
 def write_product(b: KernelBuilder, request: Request, target: CudaTarget, tile: Tile | None = None) -> Kernel:
@@ -107,7 +110,7 @@ def plan_product(request: Request, buffers: Sequence[Buffer], target: CudaTarget
     flat = (batch * request.rows + row) * request.columns + column
     store = Store(request.out, (flat,), made)
     units = -(-request.rows // tile.rows) * -(-request.columns // tile.width) * request.batch
-    blocks = units * tile.split if tile.split > 1 else min(units, target.sms * tile.resident)
+    blocks = units * tile.split if tile.split > 1 else lesser(units, target.sms * tile.resident)
     launch = Launch((blocks, 1, 1), (tile.threads, 1, 1), memory.bytes, tile.split, True)
     extents = request.batch, request.rows, request.columns, request.depth
     sides, at_index = (a, right, *extents), (batch, row, column)
@@ -126,9 +129,10 @@ def _best_tile(request: Request, target: CudaTarget) -> Tile:
     index = [Var(name) for name in ("batch", "row", "column")]
     made = request.finish(Var("total", request.dtype or request.out.dtype), *index)
     functions = sum(isinstance(node, Call) for node in postorder((made,)))
-    extent = Extent(request.batch, request.rows, request.columns, k_blocks, functions)
-    found = [tile for tile in found if tile.split <= extent.k_blocks]
-    return choose_tile(extent, found, target, "float16" if found[0].item_bytes == 2 else "float32")
+    sizes = samples(request.batch, request.rows)
+    extents = [Work(batch, rows, request.columns, k_blocks, functions) for batch, rows in sizes]
+    found = [tile for tile in found if tile.split <= k_blocks]
+    return choose_tile(extents, found, target, "float16" if found[0].item_bytes == 2 else "float32")
 
 
 def _k_blocks(request: Request, tile: Tile) -> int:
@@ -165,7 +169,7 @@ def _operand(
     return Operand(side.buffer, place, side.turned, None if side.matrix is None else side.matrix(batch))
 
 
-def _matrix_map(buffer: int, side: Matrices, extent: int, depth: int, rows: int, tile: Tile, element: str) -> TensorMap:
+def _matrix_map(buffer: int, side: Matrices, extent: Any, depth: int, rows: int, tile: Tile, element: str) -> TensorMap:
     size = tile.item_bytes
     inner, outer = (extent, depth) if side.turned else (depth, extent)
     box = (PANEL_ROWS, ROW_BYTES // size, 1) if side.turned else (tile.depth, rows, 1)

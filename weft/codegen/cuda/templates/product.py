@@ -71,7 +71,7 @@ class ProductWriter:
         self.together = plan.a.taps_together(self.tile) if isinstance(plan.a, Window) else 1
         self.line = ROW_BYTES // self.together  # bytes of a row of the first operand that lie together
         down, across = plan.tiles
-        self.tiles = u32(down * across * plan.batch)
+        self.tiles = w.count(down * across * plan.batch)
         self.k_blocks = plan.k_blocks * len(plan.passes)
 
     def write(self) -> None:

@@ -10,6 +10,7 @@ from math import gcd
 from typing import NamedTuple
 
 from ....te.expr import Expr, select
+from ....te.extents import Extent, is_multiple
 from ....te.tensor_cores.fragments import CHUNKS, Layout
 from ....te.tensor_cores.layouts import CHUNK_BYTES, ROW_BYTES, window_origin
 from ....te.tensor_cores.product import Window
@@ -51,7 +52,7 @@ class Lines(NamedTuple):
     """A matrix in memory as lines: their number and elements, bytes from one to the next, and bytes that all of their
     beginnings and ends are multiples of."""
 
-    number: int
+    number: int | Extent
     elements: int
     step: int
     aligned: int
@@ -67,7 +68,7 @@ class MatrixCopier(Copier):
     ) -> None:  # fmt: skip
         super().__init__(w, thread, threads, layout, panels)
         self.lines, self.down, self.size = lines, down, gcd(CHUNK_BYTES, lines.aligned)
-        self.checks_lines = lines.number % layout.lines != 0
+        self.checks_lines = not is_multiple(lines.number, layout.lines)
         self.checks_elements = lines.elements % (panels * self.depth) != 0
         self.line, self.along = w.let("line", self.line + line), w.let("along", self.along + along)
         self.source = self.advanced(self.advanced(base, self.line, lines.step), self.along, self.item_bytes)
@@ -81,7 +82,7 @@ class MatrixCopier(Copier):
         line, along = (self.line + done, self.along) if self.down else (self.line, self.along + done)
         for first in self.turns:
             panel, below = divmod(first, self.layout.lines)
-            in_lines = line + below < self.lines.number if self.checks_lines else None
+            in_lines = line + below < w.count(self.lines.number) if self.checks_lines else None
             for piece in range(CHUNK_BYTES // self.size):
                 more = panel * self.depth + piece * step
                 in_elements = along + more < self.lines.elements if self.checks_elements else None
@@ -95,7 +96,7 @@ class WindowCopier(Copier):
 
     def __init__(
         self, w: Writer, thread: Expr, threads: int, layout: Layout,
-        base: Value, window: Window, row: Expr, extent: int,
+        base: Value, window: Window, row: Expr, extent: int | Extent,
     ) -> None:  # fmt: skip
         super().__init__(w, thread, threads, layout)
         self.window, self.base = window, base
@@ -108,8 +109,8 @@ class WindowCopier(Copier):
             picture, top, left = window_origin(pixel, window.image, window.strides, window.pads)
             top, left = w.let("top", top), w.let("left", left)
             first = w.let("first", ((picture * height + top) * width + left) * channels)
-            if extent % layout.lines:
-                top = w.let("top", select(pixel < extent, top, u32(FAR)))
+            if not is_multiple(extent, layout.lines):
+                top = w.let("top", select(pixel < w.count(extent), top, u32(FAR)))
             self.origins.append((top, left, first))
 
     def issue(self, to: Expr, block: Expr) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ....base.cuda_target import CudaTarget
 from ....te.expr import Expr, select
+from ....te.extents import Extent, is_multiple
 from ....te.loops import Kernel
 from ....te.tensor_cores.fragments import BLOCK_COLUMNS, BLOCK_ROWS, K_STEPS, Layout, sum_column, sum_row
 from ....te.tensor_cores.layouts import ROW_BYTES, WARP
@@ -75,13 +76,13 @@ class WarpProductWriter:
             made.append(MatrixCopier(*common, layout, panels, base, lines, *at, down=side.turned))
         return made
 
-    def _matrix(self, base: Value, side: Operand, batch: Expr, size: int) -> Value:
+    def _matrix(self, base: Value, side: Operand, batch: Expr, size: int | Extent) -> Value:
         """Where the matrix begins that a product takes."""
         if side.matrix is None:
             return base
         b = self.w.b
         number = self.w.wide(self.w.number_at(side.matrix, self.plan.batch_at, batch))
-        return b.binary("add", base, b.binary("mul", number, b.const("i64", 1, size)))
+        return b.binary("add", base, b.binary("mul", number, self.w.long(size)))
 
     # Products
 
@@ -171,7 +172,7 @@ class WarpProductWriter:
         def total(row: Expr, run: Expr) -> list[Value]:
             return self._run(w.let("at", self.base + row * line + run * (self.plan.lanes * WORD)))
 
-        whole = self.plan.rows % tile.rows == 0 and self.plan.columns % tile.width == 0
+        whole = is_multiple(self.plan.rows, tile.rows) and self.plan.columns % tile.width == 0
         threads = self.thread_number, tile.threads
         finish_runs(sums, *threads, tile.rows, self.plan.lanes, sums.row, total, whole, MOST_AT_ONCE)
 
