@@ -2,14 +2,16 @@
 every call, kernels run as what they mean in the interpreter, and values are PyTorch's."""
 
 import gc
+from collections import Counter
 
 import numpy as np
 import pytest
 from oracles import oracle
-from runtime.interpreted_cuda import interpreted
+from runtime.interpreted_cuda import Recording, interpreted
 from runtime.test_cuda_executor import fake  # noqa: F401
 
 import weft
+from weft.te.loops import WholeKernel
 
 torch = oracle("torch")
 sym = weft.symbol
@@ -24,6 +26,20 @@ def gpu(fake):  # noqa: F811
     with interpreted(fake):
         yield fake
     gc.collect()
+
+
+@pytest.fixture
+def threads(fake):  # noqa: F811
+    """The same, but that kernels of single warps run as PTX, thread by thread."""
+    with interpreted(fake, by_threads=True):
+        yield fake
+    gc.collect()
+
+
+def templates(model):
+    """The kinds of statements that kernels of tensor cores have, in the order of a program's steps."""
+    bodies = [Recording.kernels[step.kernel][-1][0].body for step in model.program.plan.steps]
+    return [type(body).__name__ for body in bodies if isinstance(body, WholeKernel)]
 
 
 def drawn(*shape):
@@ -50,3 +66,49 @@ def test_rows_of_products(gpu, arch, precision):
         (found,) = model.run({"x": x})
         np.testing.assert_allclose(found, wanted.numpy(), atol=BOUND[precision] * np.abs(wanted.numpy()).max())
     assert model.compilations == 1
+
+
+def encoder(x, mask, *weights):
+    """Attention of two heads of 8, added to what came in, over products for queries, keys and values, as they are
+    written in files; a mask says which keys count."""
+    *into, out = weights
+    split = [sym.reshape(sym.dense(x, w, units=16, use_bias=False), shape=(0, 0, 2, 8)) for w in into]
+    q, k, v = (sym.transpose(part, axes=(0, 2, 1, 3)) for part in split)
+    scores = sym.batch_matmul(q, sym.transpose(k, axes=(0, 1, 3, 2))) * 8**-0.5
+    mixed = sym.batch_matmul(sym.softmax(sym.broadcast_add(scores, mask), axis=-1), v)
+    joined = sym.reshape(sym.transpose(mixed, axes=(0, 2, 1, 3)), shape=(0, 0, -1))
+    return sym.dense(joined, out, units=16, use_bias=False) + x
+
+
+def encoded(x, mask, *weights):
+    x, mask, *into, out = (torch.tensor(value).double() for value in (x, mask, *weights))
+    q, k, v = (F.linear(x, w).unflatten(-1, (2, 8)).transpose(1, 2) for w in into)
+    mixed = F.scaled_dot_product_attention(q, k, v, mask)
+    return (F.linear(mixed.transpose(1, 2).flatten(2), out) + x).numpy()
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_queries_and_keys(gpu, arch, precision):
+    params = {name: drawn(16, 16) for name in ("q", "k", "v", "out")}
+    model = weft.compile(
+        (encoder(*map(sym.Variable, ("x", "mask", *params))), params),
+        shape={"x": ("n", "s", 16), "mask": ("n", 1, 1, "s")},
+        target=f"cuda -arch={arch}",
+        precision=precision,
+    )
+    for n, s in ((2, 5), (1, 1), (3, 8)):
+        x, mask = drawn(n, s, 16), drawn(n, 1, 1, s)
+        wanted = encoded(x, mask, *params.values())
+        (found,) = model.run({"x": x, "mask": mask})
+        np.testing.assert_allclose(found, wanted, atol=BOUND[precision] * np.abs(wanted).max())
+    assert model.compilations == 1
+    by_groups = {"Product": 4, "Attention": 1} if precision == "fp16" else {"Product": 4, "WarpAttention": 1}
+    by_warps = {"WarpProduct": 4, "WarpAttention": 1}
+    assert Counter(templates(model)) == (by_groups if arch == "sm_90a" else by_warps)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("of_model", [test_rows_of_products, test_queries_and_keys])
+def test_threads_of_single_warps(threads, of_model, precision):
+    of_model(threads, "sm_80", precision)

@@ -29,8 +29,8 @@ LOWERING = Lowering[CudaTarget](
     {
         **dict.fromkeys(ROW_WISE.split(), Template(row_kernels, takes_open_sizes=True)),
         **dict.fromkeys(READERS, Template(master_kernels, takes_open_sizes=True)),
-        "scaled_dot_product_attention": Template(attention_kernels),
-        "_strided_attention": Template(strided_attention_kernels),
+        "scaled_dot_product_attention": Template(attention_kernels, takes_open_sizes=True),
+        "_strided_attention": Template(strided_attention_kernels, takes_open_sizes=True),
     },
     bound_to_grid,
     ALIGNMENT,

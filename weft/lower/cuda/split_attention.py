@@ -21,7 +21,7 @@ from ...te.loops import WARP, Buffer, Kernel, buffer
 from ...te.transform import legalise
 from ...te.visit import masked_load
 from .aligned import with_alignment
-from .attention import AttentionRequest, Strided
+from .attention import AttentionRequest, Strided, is_empty
 from .few_rows import most_rows
 from .grid import quotient, remainder
 from .totals import DISTANCES, group_total, shown_item, warp_total
@@ -42,8 +42,7 @@ def can_split(request: AttentionRequest) -> bool:
     """Whether registers hold the columns of lines, and all is of one dtype that is no wider than the sums."""
     sides = request.query, request.key, request.value, request.out
     alike = len({side.buffer.dtype for side in sides}) == 1 and request.out.buffer.dtype in FLOATS
-    empty = 0 in (*request.batch, request.queries, request.keys, request.values, request.width)
-    return alike and not empty and max(request.width, request.values) <= MOST_COLUMNS
+    return alike and not is_empty(request) and max(request.width, request.values) <= MOST_COLUMNS
 
 
 def has_few_queries(request: AttentionRequest, target: CudaTarget) -> bool:

@@ -1,0 +1,62 @@
+"""Templates of tensor cores whose sizes are scalars, as NVIDIA's assembler has them: nothing is spilled."""
+
+from __future__ import annotations
+
+import pytest
+from codegen.cuda.ptxas import assembled
+from lower.cuda.open_groups import open_kernels
+
+from weft.base.cuda_target import CudaTarget
+from weft.codegen.cuda.compile import CODEGEN
+from weft.core.op import Op
+from weft.core.symbol import Variable
+from weft.te.loops import WholeKernel
+
+
+def op(name, *inputs, **attrs):
+    return Op.get(name)(*inputs, **attrs)
+
+
+def dense():
+    made = op("gelu", op("dense", *map(Variable, "xwb"), units=768))
+    return op("elemwise_add", made, Variable("r")), {
+        "x": ("n", "s", 768),
+        "w": (768, 768),
+        "b": (768,),
+        "r": ("n", "s", 768),
+    }
+
+
+def check(symbol, shapes, values, target, dtype, folder):
+    kernels, _ = open_kernels(symbol, shapes, values, target, dtype)
+    (kernel,) = [kernel for kernel in kernels if isinstance(kernel.body, WholeKernel)]
+    code = CODEGEN.assemble(CODEGEN.emit(kernel, target), target)
+    made = assembled(code, target.arch, folder)
+    assert (made.spilled, made.stack) == (0, 0), made.log
+    assert "C75" not in made.log  # products that wait for each other
+    launch = kernel.body.launch
+    resident = getattr(getattr(kernel.body, "tile", None), "resident", 1)
+    assert -(-made.registers // 8) * 8 * launch.threads[0] * resident <= target.registers
+
+
+@pytest.mark.parametrize("size", [(2, 6), (8, 64), (9, 128), (16, 1000)])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80", "sm_120"])
+def test_products(arch, dtype, size, tmp_path):
+    check(*dense(), dict(zip("ns", size)), CudaTarget().changed(arch=arch), dtype, tmp_path)
+
+
+def attention(masked):
+    shapes = {name: ("n", 12, length, 64) for name, length in zip("qkv", ("s", "t", "t"))}
+    if masked:
+        shapes["m"] = ("n", 1, 1, "t")
+    attrs = {"mask": "additive"} if masked else {"is_causal": True}
+    return op("scaled_dot_product_attention", *map(Variable, shapes), **attrs), shapes
+
+
+@pytest.mark.parametrize("size", [(2, 40, 60), (9, 128, 128), (16, 1000, 1000)])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80", "sm_120"])
+def test_attention(arch, dtype, masked, size, tmp_path):
+    check(*attention(masked), dict(zip("nst", size)), CudaTarget().changed(arch=arch), dtype, tmp_path)
