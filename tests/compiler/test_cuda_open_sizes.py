@@ -108,7 +108,41 @@ def test_queries_and_keys(gpu, arch, precision):
     assert Counter(templates(model)) == (by_groups if arch == "sm_90a" else by_warps)
 
 
+def pictures(x, stem, first, second, apart, out):
+    """A convolution that takes squares for pixels, a pool, two with a residual, one of channels apart, a mean."""
+    net = sym.conv2d(x, stem, channels=8, kernel_size=(3, 3), strides=(2, 2), padding=(1, 1), use_bias=False)
+    net = sym.max_pool2d(sym.relu(net), pool_size=(2, 2), strides=(1, 1))
+    attrs = {"kernel_size": (3, 3), "padding": (1, 1), "use_bias": False}
+    inner = sym.relu(sym.conv2d(net, first, channels=16, **attrs))
+    net = sym.relu(sym.conv2d(inner, second, channels=8, **attrs) + net)
+    net = sym.relu(sym.conv2d(net, apart, channels=8, groups=8, **attrs))
+    return sym.dense(sym.flatten(sym.global_avg_pool2d(net)), out, units=10, use_bias=False)
+
+
+def seen(x, stem, first, second, apart, out):
+    x, stem, first, second, apart, out = (torch.tensor(v).double() for v in (x, stem, first, second, apart, out))
+    net = F.max_pool2d(F.conv2d(x, stem, stride=2, padding=1).relu(), 2, 1)
+    net = (F.conv2d(F.conv2d(net, first, padding=1).relu(), second, padding=1) + net).relu()
+    return F.linear(F.conv2d(net, apart, padding=1, groups=8).relu().mean((2, 3)), out).numpy()
+
+
+@pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-@pytest.mark.parametrize("of_model", [test_rows_of_products, test_queries_and_keys])
+def test_images(gpu, arch, precision):
+    shapes = {"stem": (8, 3, 3, 3), "first": (16, 8, 3, 3), "second": (8, 16, 3, 3), "apart": (8, 1, 3, 3)}
+    params = {name: drawn(*shape) for name, shape in (shapes | {"out": (10, 8)}).items()}
+    symbol = pictures(*map(sym.Variable, ("x", *params)))
+    target = f"cuda -arch={arch}"
+    model = weft.compile((symbol, params), shape={"x": ("n", 3, 7, 6)}, target=target, precision=precision)
+    for n in (2, 1, 3):
+        x = drawn(n, 3, 7, 6)
+        wanted = seen(x, *params.values())
+        np.testing.assert_allclose(model.run({"x": x})[0], wanted, atol=BOUND[precision] * np.abs(wanted).max())
+    assert model.compilations == 1
+    assert Counter(templates(model)) == {"Product" if arch == "sm_90a" else "WarpProduct": 4}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("of_model", [test_rows_of_products, test_queries_and_keys, test_images])
 def test_threads_of_single_warps(threads, of_model, precision):
     of_model(threads, "sm_80", precision)

@@ -96,6 +96,8 @@ def _as_product(group: FusedGroup, fact: Facts, made: Multiplied, target: CudaTa
 def _multiplied(group: FusedGroup, fact: Facts) -> Multiplied | None:
     """What the master of a group multiplies, where templates take it."""
     node = group.master or group.nodes[0]
+    if node.op_name == "conv2d":
+        _need_pictures(node, fact)
     ends = [fact(entry) for entry in (*node.inputs, NodeEntry(node), *group.outputs)]
     if len(group.outputs) != 1:
         return None
@@ -107,6 +109,13 @@ def _multiplied(group: FusedGroup, fact: Facts) -> Multiplied | None:
         return None
     made = READERS[node.op_name](node, fact)
     return None if made is None else replace(made, columns=int(made.columns), depth=int(made.depth))
+
+
+def _need_pictures(node: Node, fact: Facts) -> None:
+    """Asks for the numbers that pictures have: how many of them there are may be open."""
+    for entry in node.inputs:
+        for extent in (fact(entry).shape or ())[1:]:
+            int(extent)  # type: ignore[arg-type]
 
 
 def _by_tensor_cores(
@@ -192,8 +201,8 @@ def _conv2d(node: Node, fact: Facts) -> Multiplied | None:
     flat = te.loops.buffer("window", data.dtype, (1,))
     window = Window(
         flat,
-        (count, int(height), int(width), channels),
-        (int(out[1]), int(out[2])),
+        (count, height, width, channels),
+        (out[1], out[2]),
         (down.size, across.size),
         (down.stride, across.stride),
         (down.before, across.before),
