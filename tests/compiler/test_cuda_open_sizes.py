@@ -146,3 +146,53 @@ def test_images(gpu, arch, precision):
 @pytest.mark.parametrize("of_model", [test_rows_of_products, test_queries_and_keys, test_images])
 def test_threads_of_single_warps(threads, of_model, precision):
     of_model(threads, "sm_80", precision)
+
+
+def layers(count=2):
+    params = {f"w{number}": drawn(16, 16) for number in range(count)}
+    net = sym.Variable("x")
+    for name in params:
+        net = sym.relu(sym.dense(net, sym.Variable(name), units=16, use_bias=False))
+    return net, params
+
+
+def multiplied(x, params):
+    net = torch.tensor(x).double()
+    for value in params.values():
+        net = F.linear(net, torch.tensor(value).double()).relu()
+    return net.numpy()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_program_for_each_class_of_sizes(threads, precision):
+    """Sizes of a class have the same code, and the same bits whichever of them came first. Programs share what there is
+    of constants on the device."""
+    symbol, params = layers()
+    options = {"shape": {"x": ("n", 16)}, "target": "cuda -arch=sm_80", "precision": precision}
+    first, other = (weft.compile((symbol, params), **options) for _ in range(2))
+    sizes = [1, 8, 9, 64, 65, 200, 512, 513, 700, 3, 65]
+    given = {n: drawn(n, 16) for n in sizes}
+    for n in sizes:
+        (found,) = first.run({"x": given[n]})
+        wanted = multiplied(given[n], params)
+        np.testing.assert_allclose(found, wanted, atol=BOUND[precision] * np.abs(wanted).max())
+    assert first.compilations == 4
+    for n in reversed(sizes):
+        np.testing.assert_array_equal(other.run({"x": given[n]})[0], first.run({"x": given[n]})[0])
+    assert first.compilations == other.compilations == 4
+    places = {executor.loaded.places for executor in first._whole.executors.values()}
+    assert len(places) == 1
+    assert len(next(iter(places))) == 2
+
+
+def test_memory_of_many_sizes_is_that_of_the_largest(gpu):
+    symbol, params = layers()
+    model = weft.compile((symbol, params), shape={"x": ("n", 16)}, target="cuda -arch=sm_90a")
+    model.run({"x": drawn(64, 16)})
+    taken = gpu.taken
+    for n in (63, 20, 11, 9, 63):
+        model.run({"x": drawn(n, 16)})
+    assert gpu.taken == taken
+    model.run({"x": drawn(8, 16)})  # another program, without constants of its own
+    assert gpu.taken == taken
+    assert model.compilations == 2

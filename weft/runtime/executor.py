@@ -76,6 +76,11 @@ class Executor(ABC):
         """An executor of another program that has the same code and constants."""
         return type(self)(program)
 
+    def of_same_model(self, program: Program) -> Executor | None:
+        """An executor of another program of the model that this one's is of, which shares memory of a device with it;
+        None where there is nothing to share."""
+        return None
+
     @property
     def latest(self) -> Program:
         """The program as it ran last: of one whose sizes are open, bound to those of the last call."""
