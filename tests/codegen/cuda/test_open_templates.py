@@ -46,6 +46,17 @@ def test_products(arch, dtype, size, tmp_path):
     check(*dense(), dict(zip("ns", size)), CudaTarget().changed(arch=arch), dtype, tmp_path)
 
 
+@pytest.mark.parametrize("turned", [(False, False), (True, True)])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_products_of_which_nothing_is_known(arch, dtype, turned, tmp_path):
+    shapes = {"x": ("b", "m", "k"), "w": ("b", "k", "n")}
+    for name, turns in zip("xw", turned):
+        shapes[name] = (shapes[name][0], *shapes[name][:0:-1]) if turns else shapes[name]
+    made = op("batch_matmul", *map(Variable, "xw"), transpose_a=turned[0], transpose_b=turned[1])
+    check(made, shapes, {"b": 4, "m": 64, "k": 96, "n": 128}, CudaTarget().changed(arch=arch), dtype, tmp_path)
+
+
 def attention(masked):
     shapes = {name: ("n", 12, length, 64) for name, length in zip("qkv", ("s", "t", "t"))}
     if masked:

@@ -1,8 +1,8 @@
 """Groups whose master is a product or a convolution: by the template of few rows where reading weights is all that
 counts, by tensor cores where they take its dtypes and sizes, else by the schedule of any stage.
 
-How many products there are, their rows and images may be open sizes; columns and depths, which weights have, are
-numbers. Products of float32 stay float32: operands are cut into the part that tensor cores read and the rest, and sums go over
+All sizes of products may be open, and how many pictures there are; other sizes of pictures are numbers. Products of
+float32 stay float32: operands are cut into the part that tensor cores read and the rest, and sums go over
 the products of both (see `Request.rest`). A target that says tf32 leaves the rest out.
 """
 
@@ -22,7 +22,7 @@ from ...core.ir import Fact, Node, NodeEntry
 from ...ops.nn._convolution import convolution_of
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, Load, Var, as_expr, call
-from ...te.extents import Extent, is_open, is_same
+from ...te.extents import Extent, is_multiple, is_open, is_same
 from ...te.loops import Buffer, Kernel
 from ...te.tensor import Tensor
 from ...te.tensor_cores.product import Window
@@ -64,8 +64,8 @@ class Multiplied:
     b: Side
     leading: tuple[int, ...]
     rows: int | Extent
-    columns: int
-    depth: int
+    columns: int | Extent
+    depth: int | Extent
     bias: NodeEntry | None = None
     before: tuple[LoweredKernel, ...] = ()  # kernels that make operands what they have to be
     rests: tuple[Temporary, ...] = ()  # of both operands, for sums in three passes
@@ -87,7 +87,7 @@ def _is_grouped(group: FusedGroup) -> bool:
 
 
 def _as_product(group: FusedGroup, fact: Facts, made: Multiplied, target: CudaTarget) -> list[LoweredKernel] | None:
-    is_known = not is_open(made.rows) and not any(map(is_open, made.leading))
+    is_known = not any(map(is_open, (*made.leading, made.rows, made.columns, made.depth)))
     if is_known and made.a.window is None and has_few_rows(made.rows, made.columns, made.a.dtype, target):
         return [_written(group, fact, made, target, write_few_rows)]
     return _by_tensor_cores(group, fact, made, target)
@@ -107,8 +107,7 @@ def _multiplied(group: FusedGroup, fact: Facts) -> Multiplied | None:
     alike = all(end.dtype == dtype for end in ends[:-1]) and ends[-1].dtype in KINDS
     if dtype not in KINDS or not alike or ends[-1].shape != ends[-2].shape:
         return None
-    made = READERS[node.op_name](node, fact)
-    return None if made is None else replace(made, columns=int(made.columns), depth=int(made.depth))
+    return READERS[node.op_name](node, fact)
 
 
 def _need_pictures(node: Node, fact: Facts) -> None:
@@ -132,15 +131,14 @@ def _by_tensor_cores(
 
 def _suits_warps(made: Multiplied) -> bool:
     """Whether there is something to fill a tile with, and pictures are counted in 32 bits."""
-    if made.a.turned:
-        int(made.rows)  # threads copy lines of so many elements
-    fills = is_open(made.rows) or min(made.rows, made.columns) >= FEWEST
+    sizes = made.rows, made.columns
+    fills = any(map(is_open, sizes)) or min(sizes) >= FEWEST
     return fills and (made.a.window is None or can_count(made.a.window))
 
 
 def _fits(made: Multiplied) -> bool:
     """Whether tensor maps can see the operands, and pairs of results are stored whole."""
-    if made.columns % 2:
+    if not is_multiple(made.columns, 2) and made.columns % 2:
         return False
     for side, rows in ((made.a, made.rows), (made.b, made.columns)):
         if side.window is not None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ...base.cuda_target import CudaTarget
 from ...base.plan import Launch
 from ...te.build import KernelBuilder
-from ...te.extents import is_open, is_same
+from ...te.extents import is_same
 from ...te.loops import Kernel
 from ...te.tensor_cores.attention import MAX_COLUMNS, Seen
 from ...te.tensor_cores.warp_attention import WarpAttention, WarpAttentionTile
@@ -23,7 +23,7 @@ def can_attend_by_warps(request: AttentionRequest) -> bool:
     """Whether columns are neighbours in memory, and registers hold those of a head."""
     sides = (request.query, request.key, request.value, request.out)
     alike = all(side.buffer.dtype.name in KINDS and side.buffer.dtype == request.out.buffer.dtype for side in sides)
-    lines = all(is_same(side.steps[-1], 1) and not is_open(side.steps[-2]) for side in sides)
+    lines = all(is_same(side.steps[-1], 1) for side in sides)
     fits = max(request.width, request.values) <= MAX_COLUMNS
     return alike and lines and fits and request.factor > 0 and not is_empty(request)
 

@@ -12,6 +12,7 @@ from ...base.errors import InvalidValue
 from ...base.plan import Launch
 from ...te.build import KernelBuilder
 from ...te.expr import Call, Var
+from ...te.extents import is_multiple
 from ...te.loops import Kernel, Store
 from ...te.tensor_cores.product import Operand, Window
 from ...te.tensor_cores.warp_product import WarpProduct, WarpTile, ring_of
@@ -71,7 +72,7 @@ def plan_warp_product(request: Request, target: CudaTarget, tile: WarpTile | Non
     units = -(-request.rows // tile.rows) * -(-request.columns // tile.width) * request.batch
     launch = Launch((units, 1, 1), (tile.threads, 1, 1), ring.bytes, 1, target.has_dependent_launch)
     extents = request.batch, request.rows, request.columns, request.depth
-    lanes = next(lanes for lanes in (RUN, RUN // 2, 2, 1) if request.columns % lanes == 0)
+    lanes = next(lanes for lanes in (RUN, RUN // 2, 2, 1) if is_multiple(request.columns, lanes))
     return WarpProduct(launch, (), a, b, *extents, batch, row, column, total, store, tile, ring, lanes)
 
 
@@ -122,9 +123,10 @@ def _best_tile(request: Request, target: CudaTarget) -> WarpTile:
     functions = sum(isinstance(node, Call) for node in postorder((made,)))
     exact = request.kind == "tf32" and target.precision == "fp32"
     tiles = [tile for tile in warp_tiles(request.kind, exact, target) if _takes(tile, request)]
-    k_blocks = -(-request.depth // tiles[0].depth)
-    sizes = samples(request.batch, request.rows)
-    works = [Work(batch, rows, request.columns, k_blocks, functions) for batch, rows in sizes]
+    works = [
+        Work(batch, rows, columns, -(-depth // tiles[0].depth), functions)
+        for batch, rows, columns, depth in samples(request.batch, request.rows, request.columns, request.depth)
+    ]
     best = chosen_tile(tiles, [partial(microseconds, work=work, target=target) for work in works], _best_tile)
     most = max(work.batch * -(-work.rows // best.rows) * -(-work.columns // best.width) for work in works)
     best = best._replace(resident=min(best.resident, -(-most // target.sms)))  # those that are there have longer rings

@@ -99,7 +99,7 @@ class Operand:
     turned: bool = False
     matrix: Expr | None = None  # by the number of the product; None: the first
 
-    def at(self, row: Expr, k: Expr, rows: int | Extent, depth: int) -> Expr:
+    def at(self, row: Expr, k: Expr, rows: int | Extent, depth: int | Extent) -> Expr:
         """An element."""
         matrix = as_expr(0) if self.matrix is None else self.matrix
         inner = k * rows + row if self.turned else row * depth + k
@@ -120,7 +120,7 @@ class Window:
     dilation: tuple[int, int]
     map: int = 0
 
-    def at(self, row: Expr, k: Expr, rows: int | Extent, depth: int) -> Expr:
+    def at(self, row: Expr, k: Expr, rows: int | Extent, depth: int | Extent) -> Expr:
         """An element; zeros are around pictures."""
         _, height, width, channels = self.pictures
         picture, top, left = window_origin(row, self.image, self.strides, self.pads)
@@ -166,8 +166,8 @@ class Summed(WholeKernel):
     b: Operand
     batch: int | Extent
     rows: int | Extent
-    columns: int
-    depth: int
+    columns: int | Extent
+    depth: int | Extent
     batch_at: Var
     row_at: Var
     column_at: Var
@@ -216,14 +216,14 @@ class Product(Summed):
         return f"product {self.count}{self.rows} x {self.columns} x {self.depth} in tiles {self.tile}"
 
     @property
-    def k_blocks(self) -> int:
+    def k_blocks(self) -> Any:
         """Stages that one sum takes, of one pass."""
         if isinstance(self.a, Window):
             return self.a.k_blocks(self.tile)
         return -(-self.depth // self.tile.depth)
 
     @property
-    def tiles(self) -> tuple[Any, int]:
+    def tiles(self) -> tuple[Any, Any]:
         """Down and across, of one product."""
         return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.width)
 

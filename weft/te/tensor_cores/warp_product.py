@@ -103,11 +103,11 @@ class WarpProduct(Summed):
         return f"product {self.count}{self.rows} x {self.columns} x {self.depth} by warps in tiles {self.tile}"
 
     @property
-    def k_blocks(self) -> int:
+    def k_blocks(self) -> Any:
         """Stages that one sum takes."""
         return -(-self.depth // self.tile.depth)
 
     @property
-    def tiles(self) -> tuple[Any, int]:
+    def tiles(self) -> tuple[Any, Any]:
         """Down and across, of one product."""
         return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.width)

@@ -64,7 +64,7 @@ def tile_at(w: Writer, plan: Product | WarpProduct, number: Expr) -> tuple[Expr,
         each = w.count(down * across)
         batch = w.let("batch", number // each)
         number = number - batch * each
-    row, column = tile_place(number, w.count(down), u32(across), plan.tile.together)
+    row, column = tile_place(number, w.count(down), w.count(across), plan.tile.together)
     return batch, w.let("row", row * plan.tile.rows), w.let("column", column * plan.tile.width)
 
 

@@ -48,8 +48,8 @@ class Sums:
         if self._reads and not is_multiple(plan.rows, self.tile_rows):
             row = lesser(row, w.count(plan.rows - 1))
         at = Linear(more, {w.wide(unit): lanes})
-        if plan.columns % self.tile_width and self._reads:
-            at = Linear(0, {w.wide(lesser(unit + more // lanes, u32(plan.columns // lanes - 1))): lanes})
+        if self._reads and not is_multiple(plan.columns, self.tile_width):
+            at = Linear(0, {w.wide(lesser(unit + more // lanes, w.count(plan.columns // lanes - 1))): lanes})
         w.e.variables[plan.row_at] = scalar(Linear(0, {w.wide(row): 1}))
         w.e.variables[column] = scalar(at)
         w.e.variables[total] = w.vector(sums) if lanes > 1 else sums[0]
@@ -137,8 +137,8 @@ def _inside(sums: GroupSums, row: Expr, column: Expr) -> Expr | None:
     plan, asked = sums.plan, None
     if not is_multiple(plan.rows, plan.tile.rows):
         asked = row < sums.w.count(plan.rows)
-    if plan.columns % plan.tile.width:
-        within = column < plan.columns
+    if not is_multiple(plan.columns, plan.tile.width):
+        within = column < sums.w.count(plan.columns)
         asked = within if asked is None else asked & within
     return asked
 
@@ -150,7 +150,7 @@ def _address(sums: Sums, row: Expr, unit: Expr, lanes: int) -> Value:
     line = w.wide(row)
     if may_exceed(plan.batch, 1):
         line = b.binary("add", line, b.binary("mul", w.wide(sums.batch), w.long(plan.rows)))
-    offset = b.binary("mul", line, b.const("i64", 1, plan.columns * sums.dtype.itemsize))
+    offset = b.binary("mul", line, w.long(plan.columns * sums.dtype.itemsize))
     within = b.binary("mul", w.wide(unit), b.const("i64", 1, lanes * sums.dtype.itemsize))
     return b.binary("add", b.binary("add", start, offset), within)
 
@@ -193,7 +193,7 @@ def finish_runs(
     w, across = sums.w, sums.tile_width // lanes
     runs = rows * across
     turns = -(-runs // threads)
-    last = w.let("last", u32(sums.plan.columns // lanes) - sums.column // lanes)
+    last = w.let("last", w.count(sums.plan.columns // lanes) - sums.column // lanes)
 
     def one(number: Expr) -> None:
         own_row, run = w.let("own_row", number // across), w.let("run", number % across)

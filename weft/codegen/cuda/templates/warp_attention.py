@@ -82,7 +82,7 @@ class WarpAttentionWriter(OnlineSoftmax):
         w, size = self.w, self.tile.item_bytes
         start = self._start(seen, self.batch)
         aligned = gcd(*(divisor(number) * size for number in (seen.start, *seen.steps[:-1], columns)))
-        lines = Lines(rows, columns, int(seen.steps[-2]) * size, aligned)
+        lines = Lines(rows, columns, seen.steps[-2] * size, aligned)
         threads = self.thread_number, self.tile.threads
         return MatrixCopier(w, *threads, layout, panels, start, lines, first, u32(0), down=True)
 

@@ -35,10 +35,10 @@ class Copier:
         self.along = w.let("along", chunk * (CHUNK_BYTES // layout.item_bytes))  # the first element within a line
         self.to = w.let("to", layout.permuted(self.line * ROW_BYTES + chunk * CHUNK_BYTES))
 
-    def advanced(self, base: Value, number: Expr, size: int) -> Value:
+    def advanced(self, base: Value, number: Expr, size: int | Extent) -> Value:
         """An address, so many elements of a size further."""
         b = self.w.b
-        return b.binary("add", base, b.binary("mul", self.w.wide(number), b.const("i64", 1, size)))
+        return b.binary("add", base, b.binary("mul", self.w.wide(number), self.w.long(size)))
 
     def copy(self, to: Expr, lines: int, piece: int, size: int, source: Value, *asked: Expr | None) -> None:
         """A piece of a chunk, where all that is asked holds."""
@@ -53,8 +53,8 @@ class Lines(NamedTuple):
     beginnings and ends are multiples of."""
 
     number: int | Extent
-    elements: int
-    step: int
+    elements: int | Extent
+    step: int | Extent
     aligned: int
 
 
@@ -69,7 +69,7 @@ class MatrixCopier(Copier):
         super().__init__(w, thread, threads, layout, panels)
         self.lines, self.down, self.size = lines, down, gcd(CHUNK_BYTES, lines.aligned)
         self.checks_lines = not is_multiple(lines.number, layout.lines)
-        self.checks_elements = lines.elements % (panels * self.depth) != 0
+        self.checks_elements = not is_multiple(lines.elements, panels * self.depth)
         self.line, self.along = w.let("line", self.line + line), w.let("along", self.along + along)
         self.source = self.advanced(self.advanced(base, self.line, lines.step), self.along, self.item_bytes)
 
@@ -77,7 +77,7 @@ class MatrixCopier(Copier):
         """Copies of a block, to a stage whose part for this operand begins there."""
         w, b, step = self.w, self.w.b, self.size // self.item_bytes
         to = w.let("to", to + self.to)
-        source = self.advanced(self.source, block, self.layout.lines * self.lines.step if self.down else ROW_BYTES)
+        source = self.advanced(self.source, block, self.lines.step * self.layout.lines if self.down else ROW_BYTES)
         done = w.let("done", block * (self.layout.lines if self.down else self.depth))
         line, along = (self.line + done, self.along) if self.down else (self.line, self.along + done)
         for first in self.turns:
@@ -85,10 +85,16 @@ class MatrixCopier(Copier):
             in_lines = line + below < w.count(self.lines.number) if self.checks_lines else None
             for piece in range(CHUNK_BYTES // self.size):
                 more = panel * self.depth + piece * step
-                in_elements = along + more < self.lines.elements if self.checks_elements else None
-                offset = below * self.lines.step + panel * ROW_BYTES + piece * self.size
-                address = b.binary("add", source, b.const("i64", 1, offset))
+                in_elements = along + more < w.count(self.lines.elements) if self.checks_elements else None
+                address = b.binary("add", source, self._offset(below, panel * ROW_BYTES + piece * self.size))
                 self.copy(to, first, piece, self.size, address, in_lines, in_elements)
+
+    def _offset(self, lines: int, more: int) -> Value:
+        """Bytes from a thread's first line to a later one."""
+        w, b, step = self.w, self.w.b, self.lines.step
+        if not isinstance(step, Extent):
+            return w.long(lines * step + more)
+        return b.binary("add", b.binary("mul", w.long(step), w.long(lines)), w.long(more))
 
 
 class WindowCopier(Copier):
