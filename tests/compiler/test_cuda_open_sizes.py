@@ -231,3 +231,34 @@ def test_memory_of_many_sizes_is_that_of_the_largest(gpu):
     model.run({"x": drawn(8, 16)})  # another program, without constants of its own
     assert gpu.taken == taken
     assert model.compilations == 2
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (2, 5), (8, 8)])
+def test_grids_and_tensor_maps_of_a_size(gpu, shape):
+    """Of a product by warpgroups: what its maps show, and as many blocks as there are tiles, or as a GPU runs at once."""
+    params = {"w": drawn(24, 16)}
+    symbol = sym.dense(sym.Variable("x"), sym.Variable("w"), units=24, use_bias=False)
+    model = weft.compile((symbol, params), shape={"x": ("n", "s", 16)}, target="cuda -arch=sm_90a", precision="tf32")
+    model.run({"x": drawn(*shape, 16)})
+    (step,) = model.program.plan.steps
+    (launched,) = model._whole.last.latest.plan.steps
+    tile, rows = Recording.kernels[step.kernel][-1][0].body.tile, shape[0] * shape[1]
+    assert [(found.dims, found.strides) for found in launched.maps] == [
+        ((16, rows, 1), (64, rows * 64)),
+        ((16, 24, 1), (64, 24 * 64)),
+    ]
+    tiles = -(-rows // tile.rows) * -(-24 // tile.width)
+    assert launched.launch.blocks == (min(tiles, 132) if tile.split == 1 else tiles * tile.split, 1, 1)
+
+
+def test_a_saved_program_serves_its_class_of_sizes(gpu, tmp_path):
+    symbol, params = layers()
+    model = weft.compile((symbol, params), shape={"x": ("n", 16)}, target="cuda -arch=sm_90a")
+    given = {n: drawn(n, 16) for n in (2, 5, 8)}
+    wanted = {n: model.run({"x": x})[0] for n, x in given.items()}
+    model.save(tmp_path / "model.weft")
+    loaded = weft.runtime.load(tmp_path / "model.weft")
+    for n in (5, 2, 8):
+        np.testing.assert_array_equal(loaded.run({"x": given[n]})[0], wanted[n])
+    with pytest.raises(weft.Error, match=r"sizes where x.shape\[0\] <= 8"):
+        loaded.run({"x": drawn(9, 16)})
