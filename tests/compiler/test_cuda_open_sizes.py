@@ -45,13 +45,14 @@ def drawn(*shape):
     return rng.standard_normal(shape).astype("float32")
 
 
-def perceptron(x, into, b1, back, b2):
-    hidden = sym.gelu(sym.dense(x, into, b1, units=32))
+def perceptron(x, into, b1, back, b2, gamma, beta):
+    hidden = sym.gelu(sym.dense(sym.layer_norm(x, gamma, beta, axis=-1), into, b1, units=32))
     return sym.dense(hidden, back, b2, units=16) + x
 
 
 def check_rows(arch, precision, shapes):
     params = {"into": drawn(32, 16), "b1": drawn(32), "back": drawn(16, 32), "b2": drawn(16)}
+    params |= {"gamma": drawn(16), "beta": drawn(16)}
     symbol = perceptron(*map(sym.Variable, ("x", *params)))
     target = f"cuda -arch={arch}"
     model = weft.compile((symbol, params), shape={"x": ("n", "s", 16)}, target=target, precision=precision)
@@ -59,7 +60,8 @@ def check_rows(arch, precision, shapes):
     for shape in shapes:
         x = drawn(*shape, 16)
         t = torch.tensor(x).double()
-        wanted = F.linear(F.gelu(F.linear(t, wide["into"], wide["b1"])), wide["back"], wide["b2"]) + t
+        normal = F.layer_norm(t, (16,), wide["gamma"], wide["beta"])
+        wanted = F.linear(F.gelu(F.linear(normal, wide["into"], wide["b1"])), wide["back"], wide["b2"]) + t
         (found,) = model.run({"x": x})
         np.testing.assert_allclose(found, wanted.numpy(), atol=BOUND[precision] * np.abs(wanted.numpy()).max())
     assert model.compilations == 1

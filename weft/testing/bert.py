@@ -16,29 +16,29 @@ def _norm(data: Symbol, name: str) -> Symbol:
     return sym.layer_norm(data, axis=-1, epsilon=1e-12, name=name)
 
 
-def _heads(data: Symbol, seq_len: int, heads: int, size: int) -> Symbol:
-    """(batch, length, heads x size) as (batch, heads, length, size)."""
-    split = sym.reshape(data, shape=(-1, seq_len, heads, size))
+def _heads(data: Symbol, heads: int, size: int) -> Symbol:
+    """(batch, length, heads x size) as (batch, heads, length, size): both may be open."""
+    split = sym.reshape(data, shape=(0, 0, heads, size))
     return sym.transpose(split, axes=(0, 2, 1, 3))
 
 
-def self_attention(data: Symbol, seq_len: int, hidden: int, heads: int, name: str) -> Symbol:
+def self_attention(data: Symbol, hidden: int, heads: int, name: str) -> Symbol:
     """softmax(Q K^T / sqrt(size)) V for each head, and a mix of the heads."""
     size = hidden // heads
     query, key, value = (
-        _heads(sym.dense(data, units=hidden, name=f"{name}_{part}"), seq_len, heads, size)
+        _heads(sym.dense(data, units=hidden, name=f"{name}_{part}"), heads, size)
         for part in ("query", "key", "value")
     )
     scores = sym.batch_matmul(query, sym.transpose(key, axes=(0, 1, 3, 2)))
     weights = sym.softmax(scores * (1 / math.sqrt(size)), axis=-1)
     mixed = sym.transpose(sym.batch_matmul(weights, value), axes=(0, 2, 1, 3))
-    mixed = sym.reshape(mixed, shape=(-1, seq_len, hidden))
+    mixed = sym.reshape(mixed, shape=(0, 0, hidden))
     return sym.dense(mixed, units=hidden, name=f"{name}_output")
 
 
-def encoder_layer(data: Symbol, seq_len: int, hidden: int, heads: int, intermediate: int, name: str) -> Symbol:
+def encoder_layer(data: Symbol, hidden: int, heads: int, intermediate: int, name: str) -> Symbol:
     """Attention and two dense layers, each added to its input and normalised."""
-    attention = self_attention(data, seq_len, hidden, heads, f"{name}_attention")
+    attention = self_attention(data, hidden, heads, f"{name}_attention")
     net = _norm(sym.elemwise_add(data, attention), f"{name}_norm1")
     inner = sym.gelu(sym.dense(net, units=intermediate, name=f"{name}_intermediate"))
     outer = sym.dense(inner, units=hidden, name=f"{name}_output")
@@ -59,7 +59,7 @@ def get_symbol(
     net = sym.broadcast_add(sym.take(words, sym.Variable("data"), axis=0), places)
     net = _norm(net, "embeddings_norm")
     for number in range(num_layers):
-        net = encoder_layer(net, seq_len, hidden, heads, intermediate, f"layer{number}")
+        net = encoder_layer(net, hidden, heads, intermediate, f"layer{number}")
     return net
 
 

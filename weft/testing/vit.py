@@ -16,9 +16,9 @@ def _norm(data: Symbol, name: str) -> Symbol:
     return sym.layer_norm(data, axis=-1, epsilon=1e-6, name=name)
 
 
-def encoder_layer(data: Symbol, length: int, hidden: int, heads: int, intermediate: int, name: str) -> Symbol:
+def encoder_layer(data: Symbol, hidden: int, heads: int, intermediate: int, name: str) -> Symbol:
     """Attention and two dense layers, each of a normalised input and added to what came in."""
-    attention = self_attention(_norm(data, f"{name}_norm1"), length, hidden, heads, f"{name}_attention")
+    attention = self_attention(_norm(data, f"{name}_norm1"), hidden, heads, f"{name}_attention")
     net = sym.elemwise_add(data, attention)
     inner = sym.gelu(sym.dense(_norm(net, f"{name}_norm2"), units=intermediate, name=f"{name}_intermediate"))
     return sym.elemwise_add(net, sym.dense(inner, units=hidden, name=f"{name}_output"))
@@ -47,7 +47,7 @@ def get_symbol(
     patches = (image_shape[1] // patch) * (image_shape[2] // patch)
     net = embeddings(sym.Variable("data"), patch, patches, hidden)
     for number in range(num_layers):
-        net = encoder_layer(net, patches + 1, hidden, heads, intermediate, f"layer{number}")
+        net = encoder_layer(net, hidden, heads, intermediate, f"layer{number}")
     first = sym.split(_norm(net, "norm"), indices_or_sections=(1,), axis=1)[0]
     return sym.dense(sym.flatten(first), units=num_classes, name="head")
 
