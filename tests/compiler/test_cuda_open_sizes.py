@@ -17,6 +17,7 @@ torch = oracle("torch")
 sym = weft.symbol
 rng = np.random.default_rng(17)
 F = torch.nn.functional
+FEW = 8  # rows of products that are not for tensor cores
 BOUND = {"fp32": 2e-5, "tf32": 5e-3, "fp16": 5e-3, "bf16": 4e-2}
 
 
@@ -64,7 +65,7 @@ def check_rows(arch, precision, shapes):
         wanted = F.linear(F.gelu(F.linear(normal, wide["into"], wide["b1"])), wide["back"], wide["b2"]) + t
         (found,) = model.run({"x": x})
         np.testing.assert_allclose(found, wanted.numpy(), atol=BOUND[precision] * np.abs(wanted.numpy()).max())
-    assert model.compilations == 1
+    assert model.compilations == len({n * s <= FEW for n, s in shapes})
 
 
 def encoder(x, mask, *weights):
@@ -94,12 +95,12 @@ def check_attention(arch, precision, shapes):
         target=f"cuda -arch={arch}",
         precision=precision,
     )
-    for n, s in shapes:
+    for n, s in sorted(shapes):
         x, mask = drawn(n, s, 16), drawn(n, 1, 1, s)
         wanted = encoded(x, mask, *params.values())
         (found,) = model.run({"x": x, "mask": mask})
         np.testing.assert_allclose(found, wanted, atol=BOUND[precision] * np.abs(wanted).max())
-    assert model.compilations == 1
+    assert model.compilations == len({n * s <= FEW for n, s in shapes})
     by_groups = {"Product": 4, "Attention": 1} if precision == "fp16" else {"Product": 4, "WarpAttention": 1}
     by_warps = {"WarpProduct": 4, "WarpAttention": 1}
     assert Counter(templates(model)) == (by_groups if arch == "sm_90a" else by_warps)
@@ -134,7 +135,7 @@ def check_pictures(arch, precision, shapes):
         wanted = seen(x, *params.values())
         np.testing.assert_allclose(model.run({"x": x})[0], wanted, atol=BOUND[precision] * np.abs(wanted).max())
     assert model.compilations == 1
-    assert Counter(templates(model)) == {"Product" if arch == "sm_90a" else "WarpProduct": 4}
+    assert Counter(templates(model)) == {"Product" if arch == "sm_90a" else "WarpProduct": 3}
 
 
 def check_matrices(arch, precision, shapes):
@@ -159,8 +160,8 @@ def check_matrices(arch, precision, shapes):
 
 
 CHECKS = {
-    "rows": (check_rows, [(2, 5), (1, 1), (8, 3), (3, 8), (2, 5)], [(2, 3), (1, 1)]),
-    "attention": (check_attention, [(2, 5), (1, 1), (3, 8)], [(2, 3), (1, 1)]),
+    "rows": (check_rows, [(2, 5), (1, 1), (8, 3), (3, 8), (2, 5)], [(2, 5), (1, 1)]),
+    "attention": (check_attention, [(2, 5), (1, 1), (3, 8)], [(2, 5), (1, 1)]),
     "pictures": (check_pictures, [(2, 7, 6), (1, 7, 6), (3, 7, 6)], [(2, 5, 3), (1, 5, 3)]),
     "matrices": (
         check_matrices,
@@ -235,9 +236,9 @@ def test_memory_of_many_sizes_is_that_of_the_largest(gpu):
     assert model.compilations == 2
 
 
-@pytest.mark.parametrize("shape", [(1, 3), (2, 5), (8, 8)])
+@pytest.mark.parametrize("shape", [(1, 9), (2, 5), (8, 8)])
 def test_grids_and_tensor_maps_of_a_size(gpu, shape):
-    """Of a product by warpgroups: what its maps show, and as many blocks as there are tiles, or as a GPU runs at once."""
+    """Of a product by warpgroups: what its maps show, and as many blocks as tiles, or as a GPU runs at once."""
     params = {"w": drawn(24, 16)}
     symbol = sym.dense(sym.Variable("x"), sym.Variable("w"), units=24, use_bias=False)
     model = weft.compile((symbol, params), shape={"x": ("n", "s", 16)}, target="cuda -arch=sm_90a", precision="tf32")

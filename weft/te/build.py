@@ -193,8 +193,8 @@ class KernelBuilder:
         self._blocks[-1].append(For(var, count, body, kind))
 
     def block(self, name: str, extent: ExprLike, axis: Axis = "x") -> AbstractContextManager[Var]:
-        """A loop whose turns are the blocks along an axis of the grid. What their number follows from, if it is open, are
-        scalars of the kernel."""
+        """A loop whose turns are the blocks along an axis of the grid. Sizes that their number follows from are scalars
+        of the kernel."""
         if isinstance(extent, Extent):
             self._scalars += [var for var in extent.trace.scalars if var not in self._scalars]
         return self.loop(name, extent, cast(GridAxis, f"block.{axis}"))

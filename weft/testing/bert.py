@@ -26,8 +26,7 @@ def self_attention(data: Symbol, hidden: int, heads: int, name: str) -> Symbol:
     """softmax(Q K^T / sqrt(size)) V for each head, and a mix of the heads."""
     size = hidden // heads
     query, key, value = (
-        _heads(sym.dense(data, units=hidden, name=f"{name}_{part}"), heads, size)
-        for part in ("query", "key", "value")
+        _heads(sym.dense(data, units=hidden, name=f"{name}_{part}"), heads, size) for part in ("query", "key", "value")
     )
     scores = sym.batch_matmul(query, sym.transpose(key, axes=(0, 1, 3, 2)))
     weights = sym.softmax(scores * (1 / math.sqrt(size)), axis=-1)

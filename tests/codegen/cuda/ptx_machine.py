@@ -8,8 +8,7 @@ without a barrier between them are errors. Copies that run ahead land as late as
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes

@@ -57,6 +57,21 @@ def test_products_of_which_nothing_is_known(arch, dtype, turned, tmp_path):
     check(made, shapes, {"b": 4, "m": 64, "k": 96, "n": 128}, CudaTarget().changed(arch=arch), dtype, tmp_path)
 
 
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80", "sm_120"])
+def test_few_rows(arch, dtype, turned, tmp_path):
+    """As many as there may be have sums in registers."""
+    target = CudaTarget().changed(arch=arch)
+    shapes = {"x": ("n", 768), "w": (768, 2304)}
+    shapes = {name: shape[::-1] if turns else shape for (name, shape), turns in zip(shapes.items(), turned)}
+    made = op("matmul", *map(Variable, "xw"), transpose_a=turned[0], transpose_b=turned[1])
+    (kernel,), _ = open_kernels(made, shapes, {"n": 3}, target, dtype)
+    assert not isinstance(kernel.body, WholeKernel)
+    code = assembled(CODEGEN.assemble(CODEGEN.emit(kernel, target), target), target.arch, tmp_path)
+    assert (code.spilled, code.stack) == (0, 0), code.log
+
+
 def attention(masked):
     shapes = {name: ("n", 12, length, 64) for name, length in zip("qkv", ("s", "t", "t"))}
     if masked:

@@ -36,8 +36,8 @@ class Strided:
 
 @dataclass(frozen=True)
 class AttentionRequest:
-    """`score`: (product of a query and a key, index of the batch, query, key) -> what is scaled by `factor`. The batch, how many
-    queries and keys there are, and where they lie may be open."""
+    """`score`: (product of a query and a key, index of the batch, query, key) -> what is scaled by `factor`. The batch,
+    how many queries and keys there are, and where they lie may be open."""
 
     query: Strided
     key: Strided

@@ -87,7 +87,7 @@ def _is_grouped(group: FusedGroup) -> bool:
 
 
 def _as_product(group: FusedGroup, fact: Facts, made: Multiplied, target: CudaTarget) -> list[LoweredKernel] | None:
-    is_known = not any(map(is_open, (*made.leading, made.rows, made.columns, made.depth)))
+    is_known = not any(map(is_open, (*made.leading, made.depth)))
     if is_known and made.a.window is None and has_few_rows(made.rows, made.columns, made.a.dtype, target):
         return [_written(group, fact, made, target, write_few_rows)]
     return _by_tensor_cores(group, fact, made, target)

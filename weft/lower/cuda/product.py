@@ -39,7 +39,8 @@ class Matrices(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """A product to be planned, whose sizes may be open. `rest`: the parts of both operands that do not fit tf32, for sums in three passes."""
+    """A product to be planned, whose sizes may be open. `rest`: what does not fit tf32 of both operands, for sums in
+    three passes."""
 
     a: Matrices | Window
     b: Matrices
@@ -175,7 +176,8 @@ def _matrix_map(buffer: int, side: Matrices, extent: Any, depth: Any, rows: int,
     size = tile.item_bytes
     inner, outer = (extent, depth) if side.turned else (depth, extent)
     box = (PANEL_ROWS, ROW_BYTES // size, 1) if side.turned else (tile.depth, rows, 1)
-    return TensorMap(buffer, element, (inner, outer, side.matrices), (inner * size, inner * outer * size), box)
+    dims: Any = inner, outer, side.matrices
+    return TensorMap(buffer, element, dims, (inner * size, inner * outer * size), box)
 
 
 def _window_map(buffer: int, window: Window, tile: Tile, element: str) -> TensorMap:
@@ -190,7 +192,8 @@ def _window_map(buffer: int, window: Window, tile: Tile, element: str) -> Tensor
     lower = (-window.pads[1], -window.pads[0])
     steps = (1, window.strides[1], window.strides[0], 1)
     together = window.taps_together(tile)
-    dims, box = (channels, width, height, count), (tile.depth // together, tile.rows)
+    dims: Any = channels, width, height, count
+    box = tile.depth // together, tile.rows
     corners = (lower, (upper[0], upper[1]))
     return TensorMap(buffer, element, dims, strides, box, ROW_BYTES // together, steps=steps, corners=corners)
 
@@ -198,8 +201,8 @@ def _window_map(buffer: int, window: Window, tile: Tile, element: str) -> Tensor
 def _result_map(request: Request, buffer: int) -> TensorMap:
     out, size = request.out.dtype, request.out.dtype.itemsize
     columns, rows = request.columns, request.rows
-    dims, strides = (columns, rows, request.batch), (columns * size, rows * columns * size)
-    return TensorMap(buffer, out.name, dims, strides, (PANEL_ROWS, PANEL_ROWS, 1))
+    dims: Any = columns, rows, request.batch
+    return TensorMap(buffer, out.name, dims, (columns * size, rows * columns * size), (PANEL_ROWS, PANEL_ROWS, 1))
 
 
 def _three_passes(

@@ -26,9 +26,7 @@ def samples(*sizes: int | Extent) -> list[tuple[int, ...]]:
     arguments = [trace.argument(number) for number in numbers]
     taken = [SAMPLES[_class_of(argument)] for argument in arguments]
     names = [trace.arguments[number] for number in numbers]
-    return [
-        tuple(max(value_at(size, dict(zip(names, values))), 1) for size in sizes) for values in product(*taken)
-    ]
+    return [tuple(max(value_at(size, dict(zip(names, values))), 1) for size in sizes) for values in product(*taken)]
 
 
 def _class_of(argument: Extent) -> int:

@@ -132,6 +132,12 @@ def _row(columns: int, side: Strided, target: CudaTarget) -> _Row:
     return _Row(columns, lanes, across, -(-columns // (lanes * across)))
 
 
+def _seen_keys(request: AttentionRequest) -> int:
+    """The keys that any query sees."""
+    keys, queries = int(request.keys), int(request.queries)
+    return min(keys, queries) if request.causal else keys
+
+
 def write_split_attention(
     name: str, buffers: Sequence[Buffer], request: AttentionRequest, target: CudaTarget
 ) -> list[Kernel]:
@@ -139,7 +145,7 @@ def write_split_attention(
     not, and all others keep their names."""
     heads = _Heads(request)
     tiles = -(-heads.lines // LINES)
-    chunks = _chunks(min(request.keys, request.queries) if request.causal else request.keys, heads.count * tiles)
+    chunks = _chunks(_seen_keys(request), heads.count * tiles)
     inputs = [each for each in buffers if each is not request.out.buffer]
     if chunks.number == 1:
         body = _OverKeys(request, heads, chunks, target, None).body()
@@ -372,7 +378,7 @@ class _OverKeys(_Mixing):
         self.parts = parts
         self.lines = min(heads.lines, LINES)
         self.tiles = -(-heads.lines // LINES)
-        self.rows = min(request.keys, request.queries) if request.causal else request.keys
+        self.rows = _seen_keys(request)
         self.blocks = heads.count * self.tiles * chunks.number
         self.keys, self.values = _row(request.width, request.key, target), _row(request.values, request.value, target)
 

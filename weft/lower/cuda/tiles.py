@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -82,11 +82,14 @@ def choose_tile(works: list[Work], tiles: list[Tile], target: CudaTarget, elemen
     return best._replace(together=16) if are_large(works) else best
 
 
-def chosen_tile(tiles: list[T], costs: list[Callable[[T], float]], where: Callable[..., object]) -> T:
+def chosen_tile(tiles: Sequence[T], costs: Sequence[Callable[[T], float]], where: Callable[..., object]) -> T:
     """The tile of which some costs are the best."""
     best = least_loss(tiles, costs)
-    average = lambda tile: sum(cost(tile) for cost in costs) / len(costs)
-    decided("tile of the product, us", where, str(best), lambda: {str(tile): average(tile) for tile in tiles})
+
+    def told() -> dict[str, float]:
+        return {str(tile): sum(cost(tile) for cost in costs) / len(costs) for tile in tiles}
+
+    decided("tile of the product, us", where, str(best), told)
     return best
 
 

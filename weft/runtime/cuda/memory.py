@@ -162,7 +162,7 @@ class Pinned:
 
 
 class Home:
-    """Memory for inputs and outputs of the host: on the device and, if it is not too large, beside it on the host, where
+    """Memory for inputs and outputs of the host: on the device and, if it is not too large, as much on the host, where
     arrays are staged."""
 
     def __init__(self, context: Context, nbytes: int) -> None:

@@ -73,7 +73,8 @@ def _constants(arrays: Sequence[Array], context: Context, kin: Kin) -> tuple[Con
     made: dict[int, Constant] = {}
     for number, offset in zip(missing, offsets):
         assert memory is not None
-        made[number] = kin.constants[_memory(arrays[number])] = Constant(arrays[number], memory, memory.address + offset)
+        made[number] = Constant(arrays[number], memory, memory.address + offset)
+        kin.constants[_memory(arrays[number])] = made[number]
     with context:
         for constant in made.values():
             dense = np.ascontiguousarray(constant.array)
