@@ -11,6 +11,7 @@ from runtime.interpreted_cuda import Recording, interpreted
 from runtime.test_cuda_executor import fake  # noqa: F401
 
 import weft
+from weft.runtime.executor import KEPT_SIZES
 from weft.te.loops import WholeKernel
 
 torch = oracle("torch")
@@ -234,6 +235,30 @@ def test_memory_of_many_sizes_is_that_of_the_largest(gpu):
     model.run({"x": drawn(8, 16)})  # another program, without constants of its own
     assert gpu.taken == taken
     assert model.compilations == 2
+
+
+def test_graphs_of_sizes_that_were_seen_are_kept(fake):  # noqa: F811
+    """As many as an executor keeps, though fewer are at hand by the shapes of inputs."""
+    fake.kernels = Nothing()
+    symbol, params = layers()
+    model = weft.compile((symbol, params), shape={"x": ("n", 16)}, target="cuda -arch=sm_90a")
+    sizes = [*range(9, 9 + 20), *range(9, 9 + 20)]
+    for n in sizes:
+        model.run({"x": drawn(n, 16)})
+    assert fake.calls.count("cuGraphInstantiateWithFlags") == 20
+    assert fake.calls.count("cuGraphLaunch") == 40
+    assert model.compilations == 1
+    for n in range(100, 100 + KEPT_SIZES + 5):
+        model.run({"x": drawn(n, 16)})
+    made = sum(kind == "graph" for kind, _, _ in fake.alive.values())
+    assert made <= 20 + KEPT_SIZES + 1
+
+
+class Nothing(dict):
+    """Kernels that do nothing."""
+
+    def __missing__(self, name):
+        return lambda driver, launched: None
 
 
 @pytest.mark.parametrize("shape", [(1, 9), (2, 5), (8, 8)])
