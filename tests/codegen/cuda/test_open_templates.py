@@ -27,6 +27,13 @@ def dense():
     }
 
 
+INSTRUCTIONS = "wgmma.mma_async mma.sync cp.async.bulk.tensor cp.async.c mbarrier stmatrix ldmatrix st.global".split()
+
+
+def counts(text):
+    return {word: text.count(word) for word in INSTRUCTIONS}
+
+
 def check(symbol, shapes, values, target, dtype, folder):
     kernels, _ = open_kernels(symbol, shapes, values, target, dtype)
     (kernel,) = [kernel for kernel in kernels if isinstance(kernel.body, WholeKernel)]
@@ -86,3 +93,26 @@ def attention(masked):
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80", "sm_120"])
 def test_attention(arch, dtype, masked, size, tmp_path):
     check(*attention(masked), dict(zip("nst", size)), CudaTarget().changed(arch=arch), dtype, tmp_path)
+
+
+@pytest.mark.parametrize("make", [dense, lambda: attention(True), lambda: attention(False)])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_scalars_change_nothing_but_numbers(arch, dtype, make):
+    """The same copies, products, barriers and stores as where sizes are numbers that fill no tile, either."""
+    target, (symbol, shapes) = CudaTarget().changed(arch=arch), make()
+    values = {"n": 16, "s": 1001, "t": 1002}
+    opened = {dim: values[dim] for shape in shapes.values() for dim in shape if dim in values}
+    fixed = {name: tuple(values.get(dim, dim) for dim in shape) for name, shape in shapes.items()}
+    made = []
+    for given, sizes in ((shapes, opened), (fixed, {})):
+        kernels, _ = open_kernels(symbol, given, sizes, target, dtype)
+        (kernel,) = [kernel for kernel in kernels if isinstance(kernel.body, WholeKernel)]
+        text = CODEGEN.assemble(CODEGEN.emit(kernel, target), target).decode()
+        made.append((kernel.body.tile._replace(**alike(kernel.body.tile)), counts(text)))
+    assert made[0] == made[1]
+
+
+def alike(tile):
+    """What of a tile decides nothing about instructions."""
+    return {name: 1 for name in ("together", "resident") if hasattr(tile, name)}
