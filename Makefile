@@ -69,6 +69,7 @@ gpu: $(VENV)/.oracles
 	$(BIN)/python tests/gpu/run_eager.py
 	$(BIN)/python tests/gpu/run_compiled.py
 	$(BIN)/python tests/gpu/run_generation.py
+	$(BIN)/python tests/gpu/run_open_sizes.py
 
 bench: $(VENV)/.oracles
 	$(BIN)/python benchmarks/cpu.py

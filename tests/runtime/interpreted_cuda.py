@@ -3,6 +3,10 @@
 import gc
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from math import prod
+
+import numpy as np
+from codegen.cuda.ptx_machine import run_ptx
 
 from weft.base.errors import InvalidValue, OutOfRange
 from weft.codegen.generator import Codegen
@@ -12,24 +16,36 @@ from weft.compiler.groups import forget_groups
 from weft.eager import devices
 from weft.eager.functions.around import ALWAYS, LAYERS
 from weft.te.interpret import run_kernel
+from weft.te.steps import Frame, evaluate
+from weft.te.tensor_cores.warp_attention import WarpAttention
+from weft.te.tensor_cores.warp_product import WarpProduct
 
 
 class Recording(Codegen):
     """Code generation that remembers what each kernel was made from."""
 
     kernels = {}  # by name, with their maps: one text may be that of several kernels, which declare buffers otherwise
+    codes = {}
 
     def code(self, kernel, code):
         made = super().code(kernel, code)
         self.kernels.setdefault(kernel.name, []).append((kernel, made.maps))
+        self.codes[kernel.name] = code.decode()
         return made
 
 
 class Interpreted(dict):
-    """Kernels by name, which run as their loops do."""
+    """Kernels by name, which run as their loops do; `by_threads`: those of single warps as their PTX does."""
+
+    def __init__(self, by_threads=False):
+        super().__init__()
+        self.by_threads = by_threads
 
     def __missing__(self, name):
         def run(fake, launched):
+            kernel = Recording.kernels[name][-1][0]
+            if self.by_threads and isinstance(kernel.body, (WarpProduct, WarpAttention)):
+                return _by_threads(kernel, Recording.codes[name], fake, launched)
             *others, last = [k for k, maps in Recording.kernels[name] if _shown(k, maps, fake, launched)]
             for kernel in others:
                 with suppress(InvalidValue, OutOfRange):
@@ -61,13 +77,26 @@ def _interpret(kernel, fake, launched):
         raise
 
 
+def _by_threads(kernel, text, fake, launched):
+    count = len(kernel.buffers)
+    scalars = [fake.word(scalar) for scalar in launched.parameters[count:]]
+    known = Frame(kernel.name, dict(zip(kernel.scalars, map(np.int64, scalars))))
+    sizes = [prod(int(evaluate(extent, known)) for extent in buffer.shape) for buffer in kernel.buffers]
+    arrays = [
+        fake.view(fake.word(place), size * buffer.dtype.itemsize, write=buffer is kernel.body.store.buffer)
+        for place, size, buffer in zip(launched.parameters, sizes, kernel.buffers)
+    ]
+    assert launched.grid[1:] == (1, 1)
+    run_ptx(text, arrays, launched.grid[0], launched.shared, scalars)
+
+
 @contextmanager
-def interpreted(fake):
+def interpreted(fake, by_threads=False):
     """Has the kernels of a fake driver interpreted, for a block."""
     fields = {name: getattr(CUDA.codegen, name) for name in CUDA.codegen.__dataclass_fields__}
     before = backends._backends.get("cuda")
     backends._backends["cuda"] = replace(CUDA, codegen=Recording(**fields))
-    fake.kernels = Interpreted()
+    fake.kernels = Interpreted(by_threads)
     forget_groups()
     try:
         yield fake

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from weft.te.expr import Const, Var, as_expr
-from weft.te.extents import Extent, Trace
+from weft.te.extents import Extent, Trace, divisor, is_multiple, may_exceed, value_at
 
 
 def holds(trace, sizes):
@@ -46,6 +46,33 @@ def test_arithmetic_is_that_of_ints(seed):
         wanted = expression(random.Random(seed), *sizes)
         assert trace.table().numbers(sizes)[made.row] == wanted
         assert evaluated(made.expr, dict(zip(trace.arguments, sizes))) == wanted
+    assert not trace.guards
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_values_and_divisors_elsewhere(seed):
+    """What an extent is at other sizes, and a number that divides it at all of them; nothing is asked."""
+    trace = Trace()
+    m, n = trace.extent("m", 7), trace.extent("n", 12)
+    made = expression(random.Random(seed), m * 6, n * 4)
+    if not isinstance(made, Extent):
+        return
+    step = divisor(made)
+    for sizes in [(7, 12), (1, 1), (30, 4), (5, 100)]:
+        wanted = expression(random.Random(seed), 6 * sizes[0], 4 * sizes[1])
+        assert value_at(made, dict(zip(trace.arguments, sizes))) == wanted
+        assert wanted % step == 0 if step else wanted == 0
+    assert not trace.guards
+
+
+def test_known_divisors():
+    trace = Trace()
+    n, m = trace.extent("n", 3), trace.extent("m", 5)
+    assert [divisor(size) for size in (n * 196, n * 8 * m + 12 * m, (n * 8) // 2, 10)] == [196, 4, 1, 10]
+    assert is_multiple(n * 64, 32)
+    assert not is_multiple(n, 3)
+    assert may_exceed(n, 100)
+    assert not may_exceed(1, 1)
     assert not trace.guards
 
 

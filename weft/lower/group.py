@@ -181,6 +181,14 @@ def _check(tensor: Tensor, known: Fact, entry: NodeEntry) -> None:
         )
 
 
+def need_numbers(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> None:
+    """Asks for the numbers of sizes, which must not be open where code is not written for that."""
+    for entry in (*group.inputs, *group.outputs):
+        for extent in fact(entry).shape or ():
+            if is_open(extent):
+                int(extent)  # type: ignore[arg-type]
+
+
 def stage_buffers(
     output: Tensor, places: Mapping[Tensor, Hashable], strides: Strides | None = None
 ) -> dict[Tensor, Buffer]:

@@ -13,10 +13,9 @@ from ..base.target import Target
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
-from ..te.extents import is_open
 from ..te.loops import Kernel
 from .chunks import PLAIN_CHUNKS, Chunks
-from .group import LoweredKernel, Schedule, Strides, lower_stages
+from .group import LoweredKernel, Schedule, Strides, lower_stages, need_numbers
 from .loop_bodies import loop_body_kernels
 from .registered import registered_schedule
 
@@ -55,13 +54,13 @@ class Lowering(Generic[T]):
         template, rule = self._template(group), group.schedule
         if template is not None:
             if not template.takes_open_sizes:
-                _need_numbers(group, fact)
+                need_numbers(group, fact)
             return template.make(group, fact, target, strides) if strides else template.make(group, fact, target)
         first = group.nodes[0].op
         assert first is not None
         written = Op.kernels.contains(first)
         if rule is not None or (written and not first.open_body):
-            _need_numbers(group, fact)
+            need_numbers(group, fact)
         if written:
             return loop_body_kernels(group, fact)
         node = group.master or group.nodes[-1]
@@ -112,14 +111,6 @@ class Lowering(Generic[T]):
         if node is None or group.schedule is not None:
             return None
         return self.templates.get(node.op_name)
-
-
-def _need_numbers(group: FusedGroup, fact: Facts) -> None:
-    """Asks for the numbers of sizes, which must not be open where code is not written for that."""
-    for entry in (*group.inputs, *group.outputs):
-        for extent in fact(entry).shape or ():
-            if is_open(extent):
-                int(extent)  # type: ignore[arg-type]
 
 
 def bodies_of(node: Node) -> list[Callable[..., Any]]:

@@ -76,6 +76,11 @@ class Executor(ABC):
         """An executor of another program that has the same code and constants."""
         return type(self)(program)
 
+    def of_same_model(self, program: Program) -> Executor | None:
+        """An executor of another program of the model that this one's is of, which shares memory of a device with it;
+        None where there is nothing to share."""
+        return None
+
     @property
     def latest(self) -> Program:
         """The program as it ran last: of one whose sizes are open, bound to those of the last call."""
@@ -89,19 +94,27 @@ class Executor(ABC):
     def _at(self, inputs: Mapping[str, Array]) -> Executor:
         """The executor for the sizes of these inputs, which is kept for the next of them."""
         shapes = [inputs[spec.name].shape for spec in self.program.inputs]
-        sizes = tuple(self.program.sizes_of(shapes))
-        with self._lock:
-            found = self._bound.get(sizes)
-            if found is not None:
-                self._bound.move_to_end(sizes)
-                return found
-        found = self.bound(sizes)
+        sizes = self.program.sizes_of(shapes)
+        found = self.at(sizes)
         if found is None:
             raise self._refused(shapes, sizes)
+        return found
+
+    def at(self, sizes: Sequence[int]) -> Executor | None:
+        """An executor for these sizes, which is kept for the next call of them; None if the program does not serve
+        them."""
+        key = tuple(sizes)
         with self._lock:
-            self._bound[sizes] = found
-            if len(self._bound) > KEPT_SIZES:
-                self._bound.popitem(last=False)
+            found = self._bound.get(key)
+            if found is not None:
+                self._bound.move_to_end(key)
+                return found
+        found = self.bound(key)
+        if found is not None:
+            with self._lock:
+                self._bound[key] = found
+                if len(self._bound) > KEPT_SIZES:
+                    self._bound.popitem(last=False)
         return found
 
     def _refused(self, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> ShapeError:

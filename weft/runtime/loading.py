@@ -17,9 +17,10 @@ from .registry import register_runtime, runtime_of
 register_runtime(replace(CPU, profile=cpu_profile))
 
 
-def load_executor(program: Program, threads: int | None = None) -> Executor:
-    """A program that is ready to run here."""
-    return runtime_of(Target.create(program.target).kind).load(program, threads)
+def load_executor(program: Program, threads: int | None = None, kin: Executor | None = None) -> Executor:
+    """A program that is ready to run here; `kin` runs another of the same model."""
+    made = None if kin is None else kin.of_same_model(program)
+    return made or runtime_of(Target.create(program.target).kind).load(program, threads)
 
 
 def profiled(
@@ -43,9 +44,9 @@ def runs_here(program: Program) -> bool:
     return True
 
 
-def load_or_keep(program: Program, threads: int | None = None) -> Executor:
+def load_or_keep(program: Program, threads: int | None = None, kin: Executor | None = None) -> Executor:
     """A program that is ready to run here; or, if it is for another machine, one that says so when it is run."""
-    return load_executor(program, threads) if runs_here(program) else ForeignExecutor(program)
+    return load_executor(program, threads, kin) if runs_here(program) else ForeignExecutor(program)
 
 
 class ForeignExecutor(Executor):

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from ..base.dtype import BOOL, INT64, DType
 from ..base.errors import DTypeError, InvalidValue
 from .expr import Expr, ExprLike, Var, access_lanes, as_expr, widen
+from .extents import Extent
 from .loops import (
     Alloc,
     Barrier,
@@ -192,7 +193,10 @@ class KernelBuilder:
         self._blocks[-1].append(For(var, count, body, kind))
 
     def block(self, name: str, extent: ExprLike, axis: Axis = "x") -> AbstractContextManager[Var]:
-        """A loop whose turns are the blocks along an axis of the grid."""
+        """A loop whose turns are the blocks along an axis of the grid. Sizes that their number follows from are scalars
+        of the kernel."""
+        if isinstance(extent, Extent):
+            self._scalars += [var for var in extent.trace.scalars if var not in self._scalars]
         return self.loop(name, extent, cast(GridAxis, f"block.{axis}"))
 
     def thread(self, name: str, extent: int, axis: Axis = "x") -> AbstractContextManager[Var]:

@@ -10,8 +10,8 @@ works for one; so it answers questions about 0 and 1 as a larger one would, what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from math import prod
+from collections.abc import Callable, Iterable, Mapping
+from math import gcd, prod
 from typing import Any
 
 from ..base.errors import Error, InvalidType
@@ -50,6 +50,10 @@ class Trace:
         self.arguments.append(Var(name))
         self._values.append(value)
         return Extent(value, self.arguments[-1], row, self)
+
+    def argument(self, number: int) -> Extent:
+        """The argument of a number."""
+        return Extent(self._values[number], self.arguments[number], self.row(SIZE, number), self)
 
     @property
     def scalars(self) -> dict[Var, int]:
@@ -259,12 +263,45 @@ def fewest(sizes: Iterable[int | Extent]) -> int:
 
 def at_least(expr: Expr) -> int:
     """What an expression of sizes is where every argument is 1."""
+    return _folded(expr, lambda var: 1, OPERATIONS)
+
+
+def value_at(size: int | Extent, values: Mapping[Var, int]) -> int:
+    """What a size is where arguments have these values."""
+    return _folded(size.expr, values.__getitem__, OPERATIONS) if isinstance(size, Extent) else size
+
+
+def divisor(size: int | Extent) -> int:
+    """A number that divides a size in all calls: of an open one, as far as its factors tell."""
+    return _folded(size.expr, lambda var: 1, _DIVISORS) if isinstance(size, Extent) else size
+
+
+def may_exceed(size: int | Extent, number: int) -> bool:
+    """Whether a size may be more than a number; nothing is asked."""
+    return isinstance(size, Extent) or size > number
+
+
+def is_multiple(size: int | Extent, step: int) -> bool:
+    """Whether a size is known to be a multiple of a number; nothing is asked."""
+    return divisor(size) % step == 0
+
+
+_DIVISORS: dict[str, Callable[[int, int], int]] = {
+    **dict.fromkeys(OPERATIONS, lambda a, b: 1),
+    **dict.fromkeys(("add", "sub", "min", "max"), gcd),
+    "mul": lambda a, b: a * b,
+}
+
+
+def _folded(expr: Expr, of_argument: Callable[[Var], int], operations: Mapping[str, Callable[[int, int], int]]) -> int:
+    """What operations make of an expression of sizes."""
     found: dict[int, int] = {}
     for node in postorder((expr,)):
         if isinstance(node, Binary):
-            found[id(node)] = OPERATIONS[node.op](found[id(node.a)], found[id(node.b)])
+            found[id(node)] = operations[node.op](found[id(node.a)], found[id(node.b)])
         else:
-            found[id(node)] = int(node.value) if isinstance(node, Const) else 1
+            assert isinstance(node, (Const, Var))
+            found[id(node)] = int(node.value) if isinstance(node, Const) else of_argument(node)
     return found[id(expr)]
 
 

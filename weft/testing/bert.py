@@ -17,7 +17,7 @@ def _norm(data: Symbol, name: str) -> Symbol:
 
 
 def _heads(data: Symbol, heads: int, size: int) -> Symbol:
-    """(batch, length, heads x size) as (batch, heads, length, size)."""
+    """(batch, length, heads x size) as (batch, heads, length, size): both may be open."""
     split = sym.reshape(data, shape=(0, 0, heads, size))
     return sym.transpose(split, axes=(0, 2, 1, 3))
 

@@ -8,7 +8,7 @@ without a barrier between them are errors. Copies that run ahead land as late as
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -27,9 +27,9 @@ RAW = {1: np.bool_, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class Memory:
-    """Buffers one after the other, with gaps."""
+    """Buffers one after the other, with gaps; `parameters` are where they begin, then scalars."""
 
-    def __init__(self, arrays: list[np.ndarray]) -> None:
+    def __init__(self, arrays: list[np.ndarray], scalars: Sequence[int] = ()) -> None:
         self.arrays, self.starts = arrays, []
         at = 1 << 20
         for array in arrays:
@@ -40,6 +40,7 @@ class Memory:
         for start, array in zip(self.starts, arrays):
             self.bytes[start : start + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             self.there[start : start + array.nbytes] = True
+        self.parameters = [*self.starts, *scalars]
 
     def places(self, address: np.ndarray, size: int) -> np.ndarray:
         address = address.astype(np.int64)
@@ -281,7 +282,7 @@ class Block:
         size, is_load = np.dtype(TYPES[kind]).itemsize, words[0] == "ld"
         if words[1] == "param":
             number = int(re.search(r"_(\d+)\]", names[1]).group(1))
-            self.put(names[0], np.uint64(self.memory.starts[number]), "u64", mask)
+            self.put(names[0], np.uint64(self.memory.parameters[number]), "u64", mask)
             return
         held, where = (names[:-1], names[-1]) if is_load else (names[1:], names[0])
         address, whole = self._address(where)[mask], size * len(held)
@@ -432,9 +433,9 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def run_ptx(text: str, arrays: list[np.ndarray], blocks: int, shared: int) -> int:
+def run_ptx(text: str, arrays: list[np.ndarray], blocks: int, shared: int, scalars: Sequence[int] = ()) -> int:
     """Runs all blocks of a kernel over arrays, in place; gives how many instructions of blocks that were."""
-    program, memory = parsed(text), Memory(arrays)
+    program, memory = parsed(text), Memory(arrays, scalars)
     ran = 0
     for number in range(blocks):
         block = Block(program, memory, number, shared)

@@ -14,10 +14,11 @@ from ...lower.group import LoweredKernel, Strides
 from ...lower.signature import wiring
 from ...te.expr import Expr
 from ...te.grid import AXES, constant, grid_of
-from ...te.loops import For, Kernel
+from ...te.loops import For, Kernel, WholeKernel
 from ..backends import backend_of
 from ..disk_cache import CompiledKernel
 from ..groups import GroupCall, KernelMaker, compiled_kernels, places_of, with_arguments
+from ..locations import as_number
 from .binding import OpenSizes
 
 
@@ -77,6 +78,10 @@ class OpenKernelMaker(KernelMaker):
 
     def _launched(self, kernel: Kernel, made: CompiledKernel) -> CompiledKernel:
         grid = grid_of(kernel)
+        if isinstance(kernel.body, WholeKernel):
+            assert made.code.launch is not None
+            x, y, z = map(as_number, made.code.launch.blocks)
+            return made._replace(code=replace(made.code, launch=made.code.launch._replace(blocks=(x, y, z))))
         if kernel.parallel is None and grid is None:
             return made
         if kernel.parallel is not None:

@@ -123,7 +123,7 @@ class OpenPrograms:
         """What there is for these sizes."""
         for made in self._made:
             if all(values[name] == number for name, number in made.bound):
-                found = made.executor.bound([values[name] for name in made.names])
+                found = made.executor.at([values[name] for name in made.names])
                 if found is not None:
                     _check_bounds(found.program)
                     return found

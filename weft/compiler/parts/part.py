@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from weakref import ref
+from weakref import WeakSet, ref
 
 import numpy as np
 
@@ -80,6 +80,7 @@ class Part(Ready):
             self._alone = Specialiser(self._open, *_hooks(self))
         self._image: Executor | None = None  # what computes one of any number of images
         self._is_apart: bool | None = None  # whether they are computed one by one; None: nobody knows yet
+        self._kin: WeakSet[Executor] = WeakSet()  # those of other sizes
         self._runs_here = self._noticed = False
 
     def renew_locks(self) -> None:
@@ -299,7 +300,8 @@ class Part(Ready):
         program.facts["total_seconds"] = spent / 1e9
         counters.add_stat_value("weft.compile_nanoseconds", spent)
         reached("program", assemble, program)
-        executor = load_or_keep(program, self.source.threads)
+        executor = load_or_keep(program, self.source.threads, next(iter(self._kin), None))
+        self._kin.add(executor)
         reached("executor", type(executor).run_into, executor)
         return executor
 

@@ -1,11 +1,12 @@
 """Operators of attention: by tensor cores for 16-bit floats that tensor maps can see, where many queries share keys;
-else by the template that splits keys into chunks; what neither takes stage by stage."""
+else by the template that splits keys into chunks; what neither takes stage by stage. Of those, tensor cores take open
+sizes: whatever is not open of heads is a number."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from math import inf, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import te
 from ...base.cuda_target import CudaTarget
@@ -16,9 +17,10 @@ from ...core.ir import Fact, Node, NodeEntry
 from ...ops.nn.strided_attention import View, mask_shape, views
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr, cast, const, select
+from ...te.extents import is_open, is_same
 from ...te.loops import Buffer, Kernel
 from ...te.tensor import Tensor
-from ..group import LoweredKernel, Strides, Temporary, kernel_name, lower_stages
+from ..group import LoweredKernel, Strides, Temporary, kernel_name, lower_stages, need_numbers
 from ..stages import stages
 from .attention import AttentionRequest, Strided, can_attend, write_attention
 from .masters import WGMMA
@@ -30,12 +32,23 @@ Facts = Callable[[NodeEntry], Fact]
 Score = Callable[[Expr, Sequence[Expr], Expr, Expr], Expr]
 
 
+class Mask(NamedTuple):
+    """What is added to scores, or says which of them count, with its shape."""
+
+    buffer: Buffer
+    shape: Sequence[Any]
+
+
 def attention_kernels(
     group: FusedGroup, fact: Facts, target: CudaTarget, strides: Strides | None = None
 ) -> list[LoweredKernel]:
     """The kernels of a group that is an attention over whole tensors."""
     node = group.nodes[0]
-    made = None if strides or len(group.nodes) > 1 else _attended(group, node, fact, target, _whole_views(node, fact))
+    made = None
+    if not strides and len(group.nodes) == 1:
+        made = _attended(group, node, fact, target, _whole_views(node, fact))
+    if made is None:
+        need_numbers(group, fact)
     return lower_stages(group, fact, target, stage_kernel, strides) if made is None else made
 
 
@@ -69,6 +82,7 @@ def _attended(
     assert dtype is not None
     batch, (queries, width) = seen[0].shape[:-2], seen[0].shape[-2:]
     (keys, values), params = seen[2].shape[-2:], node.params
+    width, values = int(width), int(values)
     b = KernelBuilder(kernel_name(group))
     buffers: list[Buffer] = []
     for number, (f, view) in enumerate(zip(facts, seen)):
@@ -77,7 +91,7 @@ def _attended(
         known = buffers[same[0]] if same else b.arg(f"in{number}", f.dtype or dtype, (prod(f.shape),))  # type: ignore[arg-type]
         buffers.append(known)
         assert len(view.steps) == len(batch) + 2
-    mask = b.arg("mask", facts[3].dtype or dtype, facts[3].shape) if len(facts) > 3 else None  # type: ignore[arg-type]
+    mask = Mask(b.arg("mask", facts[3].dtype or dtype, facts[3].shape), facts[3].shape) if len(facts) > 3 else None  # type: ignore[arg-type]
     result = b.arg("out", dtype, (prod(out),))
     scale = _scale(params, width)
     score = _score(params, mask, scale, dtype)
@@ -92,7 +106,10 @@ def _attended(
     arguments = (*places, *node.inputs[3:], group.outputs[0])
     work = prod(batch) * queries * keys * (width + values)
     write = _writer(request, target)
-    if can_split(request) and (write is None or has_few_queries(request, target)):
+    if write is None:
+        need_numbers(group, fact)
+    few = not any(map(is_open, (*batch, queries, keys))) and has_few_queries(request, target)
+    if can_split(request) and (write is None or few):
         named: dict[str, Hashable] = {buffer.name: place for buffer, place in zip(b.buffers, arguments)}
         kernels = write_split_attention(b.name, b.buffers, request, target)
         return [LoweredKernel(kernel, arguments_of(kernel, named), work) for kernel in kernels]
@@ -129,7 +146,7 @@ def _out_steps(params: Any, whole: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(steps)
 
 
-def _score(params: Any, mask: Buffer | None, scale: float, dtype: DType) -> Score | None:
+def _score(params: Any, mask: Mask | None, scale: float, dtype: DType) -> Score | None:
     """What masks make of scores; None where there is nothing but a positive factor."""
     if mask is None and scale > 0:
         return None
@@ -140,9 +157,8 @@ def _score(params: Any, mask: Buffer | None, scale: float, dtype: DType) -> Scor
         if mask is None:
             return scaled
         at = [*batch, key, query] if rows_are_keys else [*batch, query, key]
-        extents = [int(extent.value) for extent in mask.shape]  # type: ignore[attr-defined]
-        index = [as_expr(0) if n == 1 else i for n, i in zip(extents, at[len(at) - len(extents) :])]
-        read = mask[tuple(index)]
+        last = at[len(at) - len(mask.shape) :]
+        read = mask.buffer[tuple([as_expr(0) if is_same(n, 1) else i for n, i in zip(mask.shape, last)])]
         if getattr(params, "mask", "") == "boolean":
             return select(read, scaled, const(-inf, total.dtype))
         read = cast(read, total.dtype)

@@ -8,14 +8,18 @@ from math import prod
 from typing import Any
 
 from ...base.cuda_target import CudaTarget
+from ...base.dtype import DTYPES
 from ...base.plan import Launch, TensorMap
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, Var
+from ...te.extents import Extent, is_open, is_same
 from ...te.loops import Buffer, Kernel, Store
 from ...te.tensor_cores.attention import HALF_BYTES, MAX_COLUMNS, PANEL_COLUMNS, Attention, AttentionTile, Seen
 from ...te.tensor_cores.layouts import PANEL_ROWS
+from .product import fits_copies
+from .size_classes import most_common
 
-COPY_BYTES = 16  # what addresses and strides of copied tensors are multiples of
+FLOAT16 = DTYPES["float16"]
 MAX_BATCH_AXES = 3  # a tensor map has five axes
 LONG = 8  # blocks of two warpgroups for each multiprocessor, from which on they are the faster ones
 KINDS = {"float16": "fp16", "bfloat16": "bf16"}
@@ -26,21 +30,22 @@ class Strided:
     """A part of a buffer of one axis: where it begins, and a step for each axis of the batch, rows and columns."""
 
     buffer: Buffer
-    start: int
-    steps: tuple[int, ...]
+    start: int | Extent
+    steps: tuple[int | Extent, ...]
 
 
 @dataclass(frozen=True)
 class AttentionRequest:
-    """`score`: (product of a query and a key, index of the batch, query, key) -> what is scaled by `factor`."""
+    """`score`: (product of a query and a key, index of the batch, query, key) -> what is scaled by `factor`. The batch,
+    how many queries and keys there are, and where they lie may be open."""
 
     query: Strided
     key: Strided
     value: Strided
     out: Strided
-    batch: tuple[int, ...]
-    queries: int
-    keys: int
+    batch: tuple[int | Extent, ...]
+    queries: int | Extent
+    keys: int | Extent
     width: int
     values: int
     factor: float
@@ -53,26 +58,34 @@ def can_attend(request: AttentionRequest) -> bool:
     """Whether tensor maps can see all four tensors, and registers hold the columns of a head."""
     sides = (request.query, request.key, request.value, request.out)
     numbers = [n for side in sides for n in (side.start, *side.steps[:-1])]
-    aligned = all(n * HALF_BYTES % COPY_BYTES == 0 for n in numbers) and all(side.steps[-1] == 1 for side in sides)
+    aligned = all(fits_copies(n, FLOAT16) for n in numbers) and all(is_same(side.steps[-1], 1) for side in sides)
     alike = all(side.buffer.dtype.name in KINDS and side.buffer.dtype == request.out.buffer.dtype for side in sides)
     fits = max(request.width, request.values) <= MAX_COLUMNS and request.values % 8 == 0 and request.width % 8 == 0
-    pairs = request.score is None or request.keys % 2 == 0
-    empty = 0 in (*request.batch, request.queries, request.keys, request.values, request.width)
-    positive = request.factor > 0
-    return aligned and alike and fits and pairs and positive and not empty and len(request.batch) <= MAX_BATCH_AXES
+    pairs = request.score is None or is_open(request.keys) or request.keys % 2 == 0
+    positive = request.factor > 0 and not is_empty(request)
+    return aligned and alike and fits and pairs and positive and len(request.batch) <= MAX_BATCH_AXES
+
+
+def is_empty(request: AttentionRequest) -> bool:
+    """Whether there is nothing to attend to, or nobody who does."""
+    return not all((*request.batch, request.queries, request.keys, request.values, request.width))
 
 
 def attention_tile(request: AttentionRequest, target: CudaTarget) -> AttentionTile:
     """Two warpgroups where there are queries for them and registers: results of a thread, scores and what is around.
     One alone leaves room for other blocks beside it, which short sequences gain by."""
     columns = max(request.width, request.values)
-    heads, pairs = prod(request.batch), -(-request.queries // (2 * PANEL_ROWS))
-    if columns > 128:
-        return AttentionTile(1, 64)
-    if columns > 64:
-        few = request.queries <= PANEL_ROWS or heads * pairs < target.sms // 2
-        return AttentionTile(1 if few else 2, 64 if request.keys <= 64 else 128)
-    return AttentionTile(2, 64) if heads * pairs >= LONG * target.sms else AttentionTile(1, 64, 4)
+
+    def suiting(heads: int, queries: int, keys: int) -> AttentionTile:
+        pairs = -(-queries // (2 * PANEL_ROWS))
+        if columns > 128:
+            return AttentionTile(1, 64)
+        if columns > 64:
+            few = queries <= PANEL_ROWS or heads * pairs < target.sms // 2
+            return AttentionTile(1 if few else 2, 64 if keys <= 64 else 128)
+        return AttentionTile(2, 64) if heads * pairs >= LONG * target.sms else AttentionTile(1, 64, 4)
+
+    return most_common(suiting, (prod(request.batch), request.queries, request.keys))
 
 
 def write_attention(
@@ -83,12 +96,12 @@ def write_attention(
     at = {buffer: number for number, buffer in enumerate(b.buffers)}
     maps: list[TensorMap] = []
 
-    def seen(side: Strided, rows: int, columns: int, box: int) -> Seen:
+    def seen(side: Strided, rows: int | Extent, columns: int, box: int) -> Seen:
         made = Seen(side.buffer, len(maps), side.start, side.steps)
-        axes = [(columns, None), (rows, side.steps[-2])]
+        axes: list[Any] = [(columns, None), (rows, side.steps[-2])]
         axes += [(request.batch[axis], side.steps[axis]) for axis in made.mapped]
-        dims = tuple(extent for extent, _ in axes)
-        strides = tuple(step * HALF_BYTES for _, step in axes if step is not None)
+        dims: Any = tuple(extent for extent, _ in axes)
+        strides: Any = tuple(step * HALF_BYTES for _, step in axes if step is not None)
         boxes = (PANEL_COLUMNS, box, *(1,) * len(made.mapped))
         element, start = side.buffer.dtype.name, side.start * HALF_BYTES
         maps.append(TensorMap(at[side.buffer], element, dims, strides, boxes, offset=start))

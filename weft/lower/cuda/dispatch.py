@@ -30,9 +30,9 @@ LOWERING = Lowering[CudaTarget](
     stage_kernel,
     {
         **dict.fromkeys(ROW_WISE.split(), Template(row_kernels, takes_open_sizes=True)),
-        **dict.fromkeys(READERS, Template(master_kernels)),
-        "scaled_dot_product_attention": Template(attention_kernels),
-        "_strided_attention": Template(strided_attention_kernels),
+        **dict.fromkeys(READERS, Template(master_kernels, takes_open_sizes=True)),
+        "scaled_dot_product_attention": Template(attention_kernels, takes_open_sizes=True),
+        "_strided_attention": Template(strided_attention_kernels, takes_open_sizes=True),
         "cached_attention": Template(cached_attention_kernels),
         "split": Template(split_kernels, takes_strides=True, takes_open_sizes=True),
     },

@@ -3,18 +3,20 @@
 The threads of a warp share sums. Each loads 16 bytes of weights at a time, many of them before it multiplies, and adds
 up in float32. Where weights lie along k, a warp has a few columns and its threads take turns along k; where they lie
 across columns, threads have neighbouring columns, and rows of weights are shared out between threads, warps and all.
-Threads add up what they have by shuffles, warps through shared memory, in an order that never changes.
+Threads add up what they have by shuffles, warps through shared memory, in an order that never changes. Where it is open
+how many rows there are, threads have sums of as many as there may be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...base.cuda_target import CudaTarget
 from ...base.dtype import FLOAT32, DType
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, Ramp, Var, as_expr, cast, lane_of, minimum
+from ...te.extents import Extent, at_least
 from ...te.loops import WARP, Buffer, Kernel
 from ...te.transform import legalise
 from .aligned import with_alignment
@@ -62,10 +64,16 @@ def most_rows(dtype: DType, target: CudaTarget, share: float = SHARE) -> int:
     return min(int(read / multiplied), MOST_ROWS)
 
 
-def has_few_rows(rows: int, columns: int, dtype: DType, target: CudaTarget, otherwise: bool) -> bool:
+def has_few_rows(rows: int | Extent, columns: int | Extent, dtype: DType, target: CudaTarget, otherwise: bool) -> bool:
     """Whether a product, or what it is turned around, is one for this template; `otherwise` says whether warpgroups
-    can multiply it, too, which read weights in tiles of 64 rows, most of them empty, at 0.6 to 0.8 of memory's rate."""
-    return min(rows, columns) <= (most_rows(dtype, target) if otherwise else MOST_ROWS)
+    can multiply it, too, which read weights in tiles of 64 rows, most of them empty, at 0.6 to 0.8 of memory's rate.
+    Where rows are open that is asked, if there may be so few."""
+    most = most_rows(dtype, target) if otherwise else MOST_ROWS
+    if isinstance(columns, Extent):
+        return False
+    if not isinstance(rows, Extent):
+        return min(rows, columns) <= most
+    return columns > most and at_least(rows.expr) <= most and bool(rows <= most)
 
 
 def write_few_rows(b: KernelBuilder, request: Request, target: CudaTarget) -> Kernel:
@@ -73,30 +81,49 @@ def write_few_rows(b: KernelBuilder, request: Request, target: CudaTarget) -> Ke
     return _FewRows(b, request, target).kernel()
 
 
+class _Lines(NamedTuple):
+    """What lines are: rows of the product, or columns of one that is turned around; how many there are, and of how many
+    a thread has sums; how many columns each has."""
+
+    is_turned: bool
+    number: int | Extent
+    most: int
+    columns: int
+
+
+def _lines(request: Request, target: CudaTarget) -> _Lines:
+    rows, columns = request.rows, int(request.columns)
+    if isinstance(rows, Extent):
+        return _Lines(False, rows, most_rows(request.b.buffer.dtype, target), columns)
+    few, many = sorted((rows, columns))
+    return _Lines(columns < rows, few, few, many)
+
+
 def cut_few_rows(request: Request, target: CudaTarget) -> Cut:
     """So many warps that loads of theirs keep memory busy; as few threads as that takes share a sum."""
-    rows, columns = sorted((request.rows, request.columns))
-    weights = request.a if request.columns < request.rows else request.b
+    is_turned, _, rows, columns = _lines(request, target)
+    weights = request.a if is_turned else request.b
     assert isinstance(weights, Matrices)
-    inner = columns if weights.turned else request.depth
+    batch, depth = int(request.batch), int(request.depth)
+    inner = columns if weights.turned else depth
     lanes = target.lanes(weights.buffer.dtype)
     while inner % lanes:
         lanes //= 2
     wanted = RESIDENT * target.sms
     if weights.turned:
         most = MOST_WARPS if rows <= FEWEST else MOST_WARPS // 2
-        across = _beside(request.batch, columns // lanes, target)
-        blocks, shares = request.batch * -(-columns // (lanes * across)), WARP // across
-        split = _split(blocks, wanted, request.depth // shares, most)
+        across = _beside(batch, columns // lanes, target)
+        blocks, shares = batch * -(-columns // (lanes * across)), WARP // across
+        split = _split(blocks, wanted, depth // shares, most)
         return Cut(False, lanes, across, lanes, max(WARPS // split, 1), split)
-    vectors, across, own = request.depth // lanes, 1, 1
+    vectors, across, own = depth // lanes, 1, 1
     while WARP // across >= 2 * vectors:  # threads that would have nothing of a short k
         across *= 2
     while 2 * own < rows and 2 * own * rows <= SUMS:  # a row that is read serves so many columns
         own *= 2
 
     def warps(own: int) -> int:
-        return request.batch * -(-columns // (own * across))
+        return batch * -(-columns // (own * across))
 
     turns = -(-vectors * across // WARP)
     while own > 1 and warps(own) < wanted:
@@ -129,22 +156,22 @@ class _FewRows:
     def __init__(self, b: KernelBuilder, request: Request, target: CudaTarget) -> None:
         assert isinstance(request.a, Matrices)
         self.b, self.request, self.buffers = b, request, b.buffers
-        self.turned = request.columns < request.rows  # the result is: lines are its columns
+        self.turned, self.rows, self.most, self.columns = _lines(request, target)
         self.lines, self.weights = (request.b, request.a) if self.turned else (request.a, request.b)
-        self.rows, self.columns = sorted((request.rows, request.columns))
         self.cut = cut_few_rows(request, target)
-        self.steps = request.depth // (self.cut.lanes if self.cut.along else 1)  # that threads share
-        self.items = self.rows * self.cut.own  # sums of a thread
+        self.depth = int(request.depth)
+        self.steps = self.depth // (self.cut.lanes if self.cut.along else 1)  # that threads share
+        self.items = self.most * self.cut.own  # sums of a thread
 
     def kernel(self) -> Kernel:
-        b, cut, request = self.b, self.cut, self.request
+        b, cut, batch = self.b, self.cut, int(self.request.batch)
         beside = cut.groups * cut.across  # threads, each of which has columns of its own
         tiles = -(-self.columns // (cut.own * beside))
         shape = (cut.split, beside * self.items)
-        with b.block("block", request.batch * tiles) as block:
+        with b.block("block", batch * tiles) as block:
             parts = b.alloc("parts", FLOAT32, shape, scope="shared") if cut.split > 1 else None
             with b.thread("warp", cut.warps, "y") as warp, b.thread("lane", WARP) as lane:
-                blocks = request.batch * tiles
+                blocks = batch * tiles
                 self.batch = b.let("batch", quotient(block, tiles, blocks))
                 self.first = b.let("first", remainder(block, tiles, blocks) * beside)
                 own = b.let("own", warp // cut.split * cut.across + lane % cut.across)
@@ -166,11 +193,14 @@ class _FewRows:
         totals = b.alloc("totals", FLOAT32, (self.items,), scope="register")
         for item in range(self.items):
             b.store(totals, item, as_expr(0.0))
-        lines = self.rows * self.request.depth
+        lines = self.rows * self.depth
         self.line_start = b.let("line_start", self._matrix(self.lines) * lines)
+        self.line_at: list[Any] = list(range(self.most))
+        if isinstance(self.rows, Extent):  # what stands in the place of a row that there is not is never stored
+            self.line_at = [b.let("line_at", minimum(as_expr(row), as_expr(self.rows - 1))) for row in self.line_at]
         self.places = self._places(self.first + own)
         loads = len(self.places)
-        together = max(min(IN_FLIGHT // loads, IN_FLIGHT if self.rows <= FEWEST else IN_FLIGHT // 2), 1)
+        together = max(min(IN_FLIGHT // loads, IN_FLIGHT if self.most <= FEWEST else IN_FLIGHT // 2), 1)
         whole, rest = divmod(self.steps, cut.shares)
         if whole // together:
             with b.loop("turn", whole // together) as turn:
@@ -186,7 +216,7 @@ class _FewRows:
 
     def _places(self, unit: Expr) -> list[Var]:
         """Where what this thread reads of weights begins: each of its columns, or a vector across all of them."""
-        b, cut, depth = self.b, self.cut, self.request.depth
+        b, cut, depth = self.b, self.cut, self.depth
         start = self._matrix(self.weights) * (self.columns * depth)
         if not cut.along:
             vector = minimum(unit, as_expr(self.columns // cut.lanes - 1))
@@ -221,13 +251,13 @@ class _FewRows:
         for number, place in enumerate(self.places):
             self.b.store(held, first + number, self.weights.buffer[self._run(place + step * stride)])
 
-    def _run(self, start: Expr, stride: int = 1) -> Expr:
+    def _run(self, start: Expr, stride: int | Extent = 1) -> Expr:
         return start if self.cut.lanes == 1 else Ramp(start, as_expr(stride), self.cut.lanes)
 
     def _multiply(self, totals: Buffer, held: Buffer, first: int, step: Expr) -> None:
         """Adds products with every row: of neighbours along k to one sum, or of each neighbour to its own."""
         b, cut = self.b, self.cut
-        for row in range(self.rows):
+        for row in range(self.most):
             line = b.let("line", cast(self._line(row, step), FLOAT32))
             for item in range(cut.own):
                 place = row * cut.own + item
@@ -242,9 +272,9 @@ class _FewRows:
 
     def _line(self, row: int, step: Expr) -> Expr:
         """What a row has beside weights of a step: as many neighbours along k, or one element."""
-        first, k = self.line_start, step * self.cut.lanes if self.cut.along else step
+        first, k, at = self.line_start, step * self.cut.lanes if self.cut.along else step, self.line_at[row]
         stride = self.rows if self.lines.turned else 1
-        start = first + (k * self.rows + row if self.lines.turned else k + row * self.request.depth)
+        start = first + (k * self.rows + at if self.lines.turned else k + at * self.depth)
         return self.lines.buffer[self._run(start, stride) if self.cut.along else start]
 
     # What becomes of them
@@ -279,6 +309,7 @@ class _FewRows:
         b, request, own = self.b, self.request, self.cut.own
         line, wide = b.let("line", item // own), b.let("wide", unit * own + item % own)
         row, column = (wide, line) if self.turned else (line, wide)
-        with b.when(wide < self.columns):
+        there = wide < self.columns
+        with b.when(there & (line < as_expr(self.rows)) if isinstance(self.rows, Extent) else there):
             made = request.finish(cast(total, request.dtype or request.out.dtype), self.batch, row, column)
             b.store(request.out, (self.batch * request.rows + row) * request.columns + column, made)

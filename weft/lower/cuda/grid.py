@@ -10,7 +10,7 @@ from typing import Any
 from ...base.cuda_target import CudaTarget
 from ...base.dtype import DTYPES
 from ...te.expr import Const, Expr, Var, as_expr, cast
-from ...te.extents import is_open
+from ...te.extents import is_open, is_same
 from ...te.grid import grid_of
 from ...te.loops import Buffer, For, If, Kernel, Let, Stmt, WholeKernel
 from ...te.transform import legalise
@@ -77,18 +77,23 @@ def numbered(axes: Sequence[Axis], number: Var, total: Any, body: Stmt) -> Stmt:
 
 def quotient(number: Expr, divisor: Any, bound: Any) -> Expr:
     """number // divisor, in 32 bits where the number is known to be below 2**31."""
-    if not is_open(divisor) and divisor == 1:
+    if is_same(divisor, 1):
         return number
-    if is_open(bound) or is_open(divisor) or bound >= NARROW:
+    if _is_wide(bound):
         return number // as_expr(divisor)
-    return cast(cast(number, UINT32) // Const(int(divisor), UINT32), "int64")
+    return cast(cast(number, UINT32) // as_expr(divisor, UINT32), "int64")
 
 
 def remainder(number: Expr, divisor: Any, bound: Any) -> Expr:
     """number % divisor, the same way."""
-    if is_open(bound) or is_open(divisor) or bound >= NARROW:
+    if _is_wide(bound):
         return number % as_expr(divisor)
-    return cast(cast(number, UINT32) % Const(int(divisor), UINT32), "int64")
+    return cast(cast(number, UINT32) % as_expr(divisor, UINT32), "int64")
+
+
+def _is_wide(bound: Any) -> bool:
+    """Whether numbers below a bound may take more than 31 bits. Of an open one that is asked: it seldom is."""
+    return isinstance(bound, Expr) or bool(bound >= NARROW)
 
 
 def bound_to_grid(kernel: Kernel, target: CudaTarget) -> Kernel:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, TypeGuard
 
 from ...base.cuda_target import CudaTarget
 from ...base.dtype import FLOAT32
-from ...base.shape import is_static
+from ...base.shape import Shape, is_static
 from ...core.ir import Fact
 from ...core.op import Op
 from ...core.schema import canonical
@@ -38,7 +38,7 @@ def channels_last_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], tar
     """conv2d on channels that are next to each other; None where it is written so, or of a dtype of its own."""
     written = params.layout == "NCHW" and params.kernel_layout == "OIHW" and params.out_layout in ("NCHW", "__undef__")
     shape, dtype = facts[0].shape, facts[0].dtype
-    if not written or dtype not in KINDS or not is_static(shape) or params.out_dtype != "same":
+    if not written or dtype not in KINDS or not _are_pictures_known(shape) or params.out_dtype != "same":
         return None
     data, weight, *bias = inputs
     if params.groups > 1:
@@ -58,7 +58,12 @@ def channels_last_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], tar
     if not more:
         return made
     plain = Op.get("__layout_transform__")(made, src_layout="NHWC", dst_layout="NCHW")
-    return Op.get("strided_slice")(plain, begin=(0, 0), end=(2**31 - 1, params.channels))
+    return Op.get("strided_slice")(plain, begin=(0, 0), end=(shape[0], params.channels))
+
+
+def _are_pictures_known(shape: Shape) -> TypeGuard[tuple[Any, int, int, int]]:
+    """Whether all but the number of pictures are numbers."""
+    return shape is not None and shape[0] is not None and is_static(shape[1:])
 
 
 def _with_zeros(value: Symbol, axis: int, more: int, rank: int = 4) -> Symbol:
@@ -74,7 +79,7 @@ def _is_stem(params: Any, channels: int) -> bool:
     return plain and channels <= STEM_CHANNELS and min(down.size, across.size) > 2
 
 
-def _of_squares(params: Any, data: Symbol, weight: Symbol, shape: Sequence[int]) -> tuple[Symbol, Symbol, Any]:
+def _of_squares(params: Any, data: Symbol, weight: Symbol, shape: Sequence[Any]) -> tuple[Symbol, Symbol, Any]:
     """A convolution with strides of two as one with strides of one over squares of pixels, channels last: taps are
     rounded up to an even number, and zeros around the picture to what those reach."""
     windows = convolution_of(params).windows
@@ -95,7 +100,7 @@ def _of_squares(params: Any, data: Symbol, weight: Symbol, shape: Sequence[int])
     return squares[0], squares[1], changed
 
 
-def _cut(data: Symbol, around: Sequence[tuple[int, int]], shape: Sequence[int]) -> Symbol:
+def _cut(data: Symbol, around: Sequence[tuple[int, int]], shape: Sequence[Any]) -> Symbol:
     """Pictures with zeros around them, and no more than is read of them."""
     padded = Op.get("pad")(data, pad_width=((0, 0), (0, 0), *around))
     return Op.get("strided_slice")(padded, begin=(0, 0, 0, 0), end=tuple(shape))
@@ -109,7 +114,7 @@ def _is_apart(params: Any, channels: int) -> bool:
     return apart and (far or channels < PATCH_CHANNELS) and prod(w.size for w in windows) > 1
 
 
-def _of_patches(params: Any, data: Symbol, weight: Symbol, shape: Sequence[int]) -> tuple[Symbol, Symbol, Any]:
+def _of_patches(params: Any, data: Symbol, weight: Symbol, shape: Sequence[Any]) -> tuple[Symbol, Symbol, Any]:
     """A convolution whose windows do not overlap as one of 1 x 1: a window is a pixel, its channels in the order of
     the filter, which stays as it is."""
     windows = convolution_of(params).windows
@@ -134,12 +139,13 @@ def channels_last_pool(
 ) -> Symbol | None:
     """A pool of what other operators give: convolutions have channels last, and so has it."""
     shape, dtype = facts[0].shape, facts[0].dtype
-    if params.layout != "NCHW" or dtype not in KINDS or not is_static(shape) or inputs.outputs[0].node.op is None:
+    known = dtype in KINDS and _are_pictures_known(shape)
+    if params.layout != "NCHW" or not known or inputs.outputs[0].node.op is None:
         return None
     return Op.get(name)(inputs, **{**canonical(params), "layout": "NHWC"})
 
 
-def _squares(x: Symbol, shape: Sequence[int]) -> Symbol:
+def _squares(x: Symbol, shape: Sequence[Any]) -> Symbol:
     """(n, c, 2h, 2w) as (n, h, w, 4c)."""
     count, channels, height, width = shape
     split = Op.get("reshape")(x, shape=(count, channels, height // 2, 2, width // 2, 2))

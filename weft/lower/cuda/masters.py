@@ -1,7 +1,8 @@
 """Groups whose master is a product or a convolution: by the template of few rows where reading weights is all that
 counts, by tensor cores where they take its dtypes and sizes, else by the schedule of any stage.
 
-Products of float32 stay float32: operands are cut into the part that tensor cores read and the rest, and sums go over
+All sizes of products may be open, and how many pictures there are; other sizes of pictures are numbers. Products of
+float32 stay float32: operands are cut into the part that tensor cores read and the rest, and sums go over
 the products of both (see `Request.rest`). A target that says tf32 leaves the rest out.
 """
 
@@ -21,12 +22,13 @@ from ...core.ir import Fact, Node, NodeEntry
 from ...ops.nn._convolution import convolution_of
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, Load, Var, as_expr, call
+from ...te.extents import Extent, is_multiple, is_open, is_same
 from ...te.loops import Buffer, Kernel
 from ...te.tensor import Tensor
 from ...te.tensor_cores.product import Window
 from ...te.visit import loads
 from ..epilogue import Epilogue
-from ..group import LoweredKernel, Strides, Temporary, kernel_name, lower_stages
+from ..group import LoweredKernel, Strides, Temporary, kernel_name, lower_stages, need_numbers
 from .few_rows import has_few_rows, write_few_rows
 from .product import KINDS, Matrices, Request, fits_copies, write_product
 from .stage import stage_kernel
@@ -50,7 +52,7 @@ class Side:
     window: Window | None = None
 
     @property
-    def elements(self) -> int:
+    def elements(self) -> Any:
         return prod(self.shape)
 
 
@@ -61,9 +63,9 @@ class Multiplied:
     a: Side
     b: Side
     leading: tuple[int, ...]
-    rows: int
-    columns: int
-    depth: int
+    rows: int | Extent
+    columns: int | Extent
+    depth: int | Extent
     bias: NodeEntry | None = None
     before: tuple[LoweredKernel, ...] = ()  # kernels that make operands what they have to be
     rests: tuple[Temporary, ...] = ()  # of both operands, for sums in three passes
@@ -75,12 +77,19 @@ def master_kernels(
     """The kernels of a group whose master is in `READERS`."""
     multiplied = None if strides else _multiplied(group, fact)
     made = None if multiplied is None else _as_product(group, fact, multiplied, target)
+    if made is None and not _is_grouped(group):  # which has a thread for each result, whatever its sizes
+        need_numbers(group, fact)
     return lower_stages(group, fact, target, stage_kernel, strides) if made is None else made
+
+
+def _is_grouped(group: FusedGroup) -> bool:
+    return getattr((group.master or group.nodes[0]).params, "groups", 1) > 1
 
 
 def _as_product(group: FusedGroup, fact: Facts, made: Multiplied, target: CudaTarget) -> list[LoweredKernel] | None:
     by_groups = _has_warpgroups(target) and _fits(made)
-    if made.a.window is None and has_few_rows(made.rows, made.columns, made.a.dtype, target, by_groups):
+    is_known = not any(map(is_open, (*made.leading, made.depth))) and made.a.window is None
+    if is_known and has_few_rows(made.rows, made.columns, made.a.dtype, target, by_groups):
         return [_written(group, fact, made, target, write_few_rows)]
     return _by_tensor_cores(group, fact, made, target)
 
@@ -88,6 +97,8 @@ def _as_product(group: FusedGroup, fact: Facts, made: Multiplied, target: CudaTa
 def _multiplied(group: FusedGroup, fact: Facts) -> Multiplied | None:
     """What the master of a group multiplies, where templates take it."""
     node = group.master or group.nodes[0]
+    if node.op_name == "conv2d":
+        _need_pictures(node, fact)
     ends = [fact(entry) for entry in (*node.inputs, NodeEntry(node), *group.outputs)]
     if len(group.outputs) != 1:
         return None
@@ -98,6 +109,13 @@ def _multiplied(group: FusedGroup, fact: Facts) -> Multiplied | None:
     if dtype not in KINDS or not alike or ends[-1].shape != ends[-2].shape:
         return None
     return READERS[node.op_name](node, fact)
+
+
+def _need_pictures(node: Node, fact: Facts) -> None:
+    """Asks for the numbers that pictures have: how many of them there are may be open."""
+    for entry in node.inputs:
+        for extent in (fact(entry).shape or ())[1:]:
+            int(extent)  # type: ignore[arg-type]
 
 
 def _by_tensor_cores(
@@ -118,12 +136,14 @@ def _has_warpgroups(target: CudaTarget) -> bool:
 
 def _suits_warps(made: Multiplied) -> bool:
     """Whether there is something to fill a tile with, and pictures are counted in 32 bits."""
-    return min(made.rows, made.columns) >= FEWEST and (made.a.window is None or can_count(made.a.window))
+    sizes = made.rows, made.columns
+    fills = any(map(is_open, sizes)) or min(sizes) >= FEWEST
+    return fills and (made.a.window is None or can_count(made.a.window))
 
 
 def _fits(made: Multiplied) -> bool:
     """Whether tensor maps can see the operands, and pairs of results are stored whole."""
-    if made.columns % 2:
+    if not is_multiple(made.columns, 2) and made.columns % 2:
         return False
     for side, rows in ((made.a, made.rows), (made.b, made.columns)):
         if side.window is not None:
@@ -173,20 +193,19 @@ def _conv2d(node: Node, fact: Facts) -> Multiplied | None:
     out = fact(NodeEntry(node)).shape
     assert is_static(out)
     count, height, width, channels = data.shape
-    image, (down, across) = (out[1], out[2]), conv.windows
+    down, across = conv.windows
     bias = node.inputs[2] if params.use_bias else None
-    rows, depth = count * image[0] * image[1], down.size * across.size * channels
+    rows, depth = count * out[1] * out[2], down.size * across.size * channels
     plain = [(axis.size, axis.stride, axis.before, axis.after) == (1, 1, 0, 0) for axis in conv.windows]
     if all(plain):
         return Multiplied(data, weight, (), rows, out[3], depth, bias)
     if any(max(axis.reach, axis.before) > MAX_CORNER or axis.stride > MAX_STRIDE for axis in conv.windows):
         return None
     flat = te.loops.buffer("window", data.dtype, (1,))
-    pictures = (count, height, width, channels)
     window = Window(
         flat,
-        pictures,
-        image,
+        (count, height, width, channels),
+        (out[1], out[2]),
         (down.size, across.size),
         (down.stride, across.stride),
         (down.before, across.before),
@@ -259,13 +278,14 @@ def _written(
     if made.bias is not None:
         bias = b.arg("bias", made.a.dtype, (made.columns,))
         arguments.append(made.bias)
-    epilogue = Epilogue(b, group, fact) if group.master is not None else None
+    epilogue = Epilogue(b, group, fact, join=not made.leading) if group.master is not None else None
     arguments += [] if epilogue is None else epilogue.arguments
     shape, dtype = fact(group.outputs[0])[:2]
     assert is_static(shape)
     assert dtype is not None
     out = b.arg("out", dtype, (prod(shape),))
-    lines = (*made.leading, made.rows) if made.leading else shape[:-1]
+    whole = shape if epilogue is None else epilogue.shape(shape)
+    lines = (*made.leading, made.rows) if made.leading else whole[:-1]
 
     def finish(total: Expr, batch: Expr, row: Expr, column: Expr) -> Expr:
         value = total if bias is None else total + bias[column]
@@ -281,41 +301,43 @@ def _written(
         left = _matrices(buffers[0], made.a, made.leading)
     request = Request(
         left, _matrices(buffers[1], made.b, made.leading), prod(made.leading), made.rows, made.columns, made.depth, out,
-        finish, KINDS[made.a.dtype], _beside(finish, out, shape, made), rest or None, made.a.dtype,
+        finish, KINDS[made.a.dtype], _beside(finish, out, whole, made), rest or None, made.a.dtype,
     )  # fmt: skip
     kernel = write(b, request, target)
     return LoweredKernel(kernel, (*arguments, group.outputs[0]), prod(shape) * made.depth)
 
 
-def _matrices(buffer: Buffer, side: Side, leading: Sequence[int]) -> Matrices:
+def _matrices(buffer: Buffer, side: Side, leading: Sequence[Any]) -> Matrices:
     own = side.leading
-    if not leading or prod(own) == 1:
+    if not leading or all(is_same(extent, 1) for extent in own):
         return Matrices(buffer, 1, side.turned)
     padded = (*(1,) * (len(leading) - len(own)), *own)
 
     def matrix(number: Expr) -> Expr:
-        if padded == tuple(leading):
+        if all(map(is_same, padded, leading)):
             return number
         place: Any = as_expr(0)
         for at, extent in zip(_index(number, leading), padded):
-            place = place * extent + (at if extent > 1 else 0)
+            place = place * extent + (0 if is_same(extent, 1) else at)
         return place
 
     return Matrices(buffer, prod(own), side.turned, matrix)
 
 
-def _index(number: Expr, extents: Sequence[int]) -> list[Expr]:
+def _index(number: Expr, extents: Sequence[Any]) -> list[Expr]:
     """A number counted along axes, row-major."""
     found: list[Expr] = []
-    left = prod(extents)
-    for extent in reversed(extents):
-        left //= extent
-        found.append(as_expr(0) if extent == 1 else number if left == 1 else number % extent)
-        number = number if extent == 1 else number // extent
+    for place in reversed(range(len(extents))):
+        extent, is_first = extents[place], all(is_same(before, 1) for before in extents[:place])
+        if is_same(extent, 1):
+            found.append(as_expr(0))
+            continue
+        found.append(number if is_first else number % extent)
+        number = number // extent
     return found[::-1]
 
 
-def _beside(finish: Any, out: Buffer, shape: Sequence[int], made: Multiplied) -> Buffer | None:
+def _beside(finish: Any, out: Buffer, shape: Sequence[Any], made: Multiplied) -> Buffer | None:
     """A tensor of the result's shape and dtype that is read at the result's index alone."""
     batch, row, column = (Var(name) for name in ("batch", "row", "column"))
     value = finish(Var("total", made.a.dtype), batch, row, column)
@@ -323,9 +345,9 @@ def _beside(finish: Any, out: Buffer, shape: Sequence[int], made: Multiplied) ->
     for load in loads(value):
         found.setdefault(load.source, []).append(load)  # type: ignore[arg-type]
     for buffer, reads in found.items():
-        extents = tuple(int(extent.value) for extent in buffer.shape)  # type: ignore[attr-defined]
+        fits = len(buffer.shape) == len(shape) and all(map(te.same, buffer.shape, map(as_expr, shape)))
         alone = len({tuple(map(id, load.indices)) for load in reads}) == 1 and reads[0].mask is None
-        if buffer.dtype == out.dtype and extents == tuple(shape) and alone and reads[0].indices[-1] is column:
+        if buffer.dtype == out.dtype and fits and alone and reads[0].indices[-1] is column:
             rows = made.leading or shape[:-1]
             wanted = [*_index(batch, rows), row] if made.leading else _index(row, rows)
             if all(te.same(a, b) for a, b in zip(reads[0].indices[:-1], wanted)):

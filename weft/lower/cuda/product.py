@@ -12,11 +12,13 @@ from ...base.errors import InvalidValue
 from ...base.plan import Launch, TensorMap
 from ...te.build import KernelBuilder
 from ...te.expr import Call, Expr, Load, Var
+from ...te.extents import Extent, is_multiple, is_open, lesser
 from ...te.loops import Buffer, Kernel, Store
 from ...te.tensor_cores.layouts import PANEL_ROWS, ROW_BYTES
 from ...te.tensor_cores.product import Beside, Operand, Product, Tile, Window, shared_memory
 from ...te.visit import loads, postorder, rewrite
-from .tiles import Extent, candidates, choose_tile
+from .size_classes import samples
+from .tiles import Work, candidates, choose_tile
 
 KINDS = {DTYPES["float16"]: "fp16", DTYPES["bfloat16"]: "bf16", FLOAT32: "tf32"}
 ELEMENTS = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tfloat32"}
@@ -30,21 +32,22 @@ class Matrices(NamedTuple):
     product, says which one it takes; None: all take the first."""
 
     buffer: Buffer
-    matrices: int = 1
+    matrices: int | Extent = 1
     turned: bool = False
     matrix: Callable[[Expr], Expr] | None = None
 
 
 @dataclass(frozen=True)
 class Request:
-    """A product to be planned. `rest`: the parts of both operands that do not fit tf32, for sums in three passes."""
+    """A product to be planned, whose sizes may be open. `rest`: what does not fit tf32 of both operands, for sums in
+    three passes."""
 
     a: Matrices | Window
     b: Matrices
-    batch: int
-    rows: int
-    columns: int
-    depth: int
+    batch: int | Extent
+    rows: int | Extent
+    columns: int | Extent
+    depth: int | Extent
     out: Buffer
     finish: Callable[[Expr, Expr, Expr, Expr], Expr]  # sum, number of the product, row, column -> what is stored
     kind: str
@@ -53,9 +56,10 @@ class Request:
     dtype: DType | None = None  # of the sum in `finish`; None: that of the result
 
 
-def fits_copies(extent: int, dtype: DType) -> bool:
+def fits_copies(extent: int | Extent, dtype: DType) -> bool:
     """Whether rows of so many elements can be copied by tensor maps."""
-    return extent * dtype.itemsize % COPY_BYTES == 0
+    size = extent * dtype.itemsize
+    return is_multiple(size, COPY_BYTES) or bool(size % COPY_BYTES == 0)
 
 
 def write_product(b: KernelBuilder, request: Request, target: CudaTarget, tile: Tile | None = None) -> Kernel:
@@ -71,7 +75,8 @@ def plan_product(request: Request, buffers: Sequence[Buffer], target: CudaTarget
     beside = request.beside is not None and tile.split == 1 and staged
     memory = shared_memory(tile, request.out.dtype, staged, beside, target.shared_bytes)
     passes_over = 3 if request.rest else 1
-    if memory is None or tile.split > passes_over * _k_blocks(request, tile):
+    k_blocks = _k_blocks(request, request.depth, tile)
+    if memory is None or (tile.split > 1 and (is_open(k_blocks) or tile.split > passes_over * k_blocks)):
         raise InvalidValue(
             f"a product of {request.rows} x {request.columns} x {request.depth} in tiles {tile}",
             why="its stages do not fit, or some of the blocks that share a sum would have none of it",
@@ -107,7 +112,7 @@ def plan_product(request: Request, buffers: Sequence[Buffer], target: CudaTarget
     flat = (batch * request.rows + row) * request.columns + column
     store = Store(request.out, (flat,), made)
     units = -(-request.rows // tile.rows) * -(-request.columns // tile.width) * request.batch
-    blocks = units * tile.split if tile.split > 1 else min(units, target.sms * tile.resident)
+    blocks = units * tile.split if tile.split > 1 else lesser(units, target.sms * tile.resident)
     launch = Launch((blocks, 1, 1), (tile.threads, 1, 1), memory.bytes, tile.split, True)
     extents = request.batch, request.rows, request.columns, request.depth
     sides, at_index = (a, right, *extents), (batch, row, column)
@@ -122,24 +127,26 @@ def _is_staged(request: Request, tile: Tile) -> bool:
 def _best_tile(request: Request, target: CudaTarget) -> Tile:
     turned = any(getattr(side, "turned", False) for side in (request.a, request.b))
     found = [tile for tile in candidates(request.kind, turned) if _suits(request, tile, target)]
-    k_blocks = _k_blocks(request, found[0]) * (3 if request.rest else 1)
+    passes_over = 3 if request.rest else 1
     index = [Var(name) for name in ("batch", "row", "column")]
     made = request.finish(Var("total", request.dtype or request.out.dtype), *index)
     functions = sum(isinstance(node, Call) for node in postorder((made,)))
-    extent = Extent(request.batch, request.rows, request.columns, k_blocks, functions)
-    found = [tile for tile in found if tile.split <= extent.k_blocks]
-    return choose_tile(extent, found, target, "float16" if found[0].item_bytes == 2 else "float32")
+    works = [
+        Work(batch, rows, columns, passes_over * _k_blocks(request, depth, found[0]), functions)
+        for batch, rows, columns, depth in samples(request.batch, request.rows, request.columns, request.depth)
+    ]
+    most = 1 if is_open(request.depth) else works[0].k_blocks
+    found = [tile for tile in found if tile.split <= most]
+    return choose_tile(works, found, target, "float16" if found[0].item_bytes == 2 else "float32")
 
 
-def _k_blocks(request: Request, tile: Tile) -> int:
-    """Stages of one pass over k."""
-    if isinstance(request.a, Window):
-        return request.a.k_blocks(tile)
-    return -(-request.depth // tile.depth)
+def _k_blocks(request: Request, depth: Any, tile: Tile) -> Any:
+    """Stages of one pass over so much of k."""
+    return request.a.k_blocks(tile) if isinstance(request.a, Window) else -(-depth // tile.depth)
 
 
 def _suits(request: Request, tile: Tile, target: CudaTarget) -> bool:
-    if tile.split > 1 and request.columns % RUN:
+    if tile.split > 1 and not is_multiple(request.columns, RUN):
         return False
     if request.rest and (tile.accumulators > MAX_EXACT or tile.alternate):
         return False
@@ -165,11 +172,12 @@ def _operand(
     return Operand(side.buffer, place, side.turned, None if side.matrix is None else side.matrix(batch))
 
 
-def _matrix_map(buffer: int, side: Matrices, extent: int, depth: int, rows: int, tile: Tile, element: str) -> TensorMap:
+def _matrix_map(buffer: int, side: Matrices, extent: Any, depth: Any, rows: int, tile: Tile, element: str) -> TensorMap:
     size = tile.item_bytes
     inner, outer = (extent, depth) if side.turned else (depth, extent)
     box = (PANEL_ROWS, ROW_BYTES // size, 1) if side.turned else (tile.depth, rows, 1)
-    return TensorMap(buffer, element, (inner, outer, side.matrices), (inner * size, inner * outer * size), box)
+    dims: Any = inner, outer, side.matrices
+    return TensorMap(buffer, element, dims, (inner * size, inner * outer * size), box)
 
 
 def _window_map(buffer: int, window: Window, tile: Tile, element: str) -> TensorMap:
@@ -184,16 +192,17 @@ def _window_map(buffer: int, window: Window, tile: Tile, element: str) -> Tensor
     lower = (-window.pads[1], -window.pads[0])
     steps = (1, window.strides[1], window.strides[0], 1)
     together = window.taps_together(tile)
-    dims, box = (channels, width, height, count), (tile.depth // together, tile.rows)
+    dims: Any = channels, width, height, count
+    box = tile.depth // together, tile.rows
     corners = (lower, (upper[0], upper[1]))
     return TensorMap(buffer, element, dims, strides, box, ROW_BYTES // together, steps=steps, corners=corners)
 
 
 def _result_map(request: Request, buffer: int) -> TensorMap:
-    out, (rows, columns) = request.out.dtype, (request.rows, request.columns)
-    size = out.itemsize
-    dims, strides = (columns, rows, request.batch), (columns * size, rows * columns * size)
-    return TensorMap(buffer, out.name, dims, strides, (PANEL_ROWS, PANEL_ROWS, 1))
+    out, size = request.out.dtype, request.out.dtype.itemsize
+    columns, rows = request.columns, request.rows
+    dims: Any = columns, rows, request.batch
+    return TensorMap(buffer, out.name, dims, (columns * size, rows * columns * size), (PANEL_ROWS, PANEL_ROWS, 1))
 
 
 def _three_passes(

@@ -99,10 +99,9 @@ def _reads(node: Expr, total: Buffer) -> bool:
 
 def is_worth_rows(row: Row, axes: Sequence[Axis], target: CudaTarget) -> bool:
     """Whether threads should share the elements of a result: there are many of them, and they are in line in memory, or
-    results are too few to fill the GPU."""
-    if any(is_open(axis.extent) for axis in axes):
-        return False
-    few = prod(axis.extent for axis in axes) < 64 * target.sms
+    results are too few to fill the GPU, which is told of numbers alone."""
+    known = not any(is_open(axis.extent) for axis in axes)
+    few = known and prod(axis.extent for axis in axes) < 64 * target.sms
     return all(_is_worth_row(each, axes, few) for each in row.sums)
 
 
@@ -117,7 +116,7 @@ def _is_worth_row(each: Sum, axes: Sequence[Axis], few: bool) -> bool:
 
 def row_reduction(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], row: Row, target: CudaTarget) -> Kernel:
     """The kernel: a warp or a block for each element of the result."""
-    results = prod(axis.extent for axis in axes)
+    results: Any = prod(axis.extent for axis in axes)
     threads = WARP if max(each.length for each in row.sums) <= WARP_LONGEST else BLOCK
     rows = WARPS if threads == WARP else 1
     b, warps = KernelBuilder(name), threads // WARP
@@ -138,10 +137,10 @@ def row_reduction(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], ro
     return ready(Kernel(name, tuple(buffers), b.finish().body))
 
 
-def indices_of(b: KernelBuilder, axes: Sequence[Axis], number: Expr, total: int) -> dict[Var, Expr]:
+def indices_of(b: KernelBuilder, axes: Sequence[Axis], number: Expr, total: Any) -> dict[Var, Expr]:
     """The index along each axis of the element that has a row-major number."""
     at: dict[Var, Expr] = {}
-    inner = 1
+    inner: Any = 1
     for place, axis in reversed(list(enumerate(axes))):
         index = quotient(number, inner, total)
         at[axis.var] = b.let(axis.var.name, index if place == 0 else remainder(index, axis.extent, total))

@@ -22,7 +22,6 @@ from ...te.reducers import accumulator_dtype, combine, identity
 from ...te.tensor import Tensor
 from ...te.visit import Interner, free_of, parts, postorder, rewrite, substitute, with_parts
 from ..access import accessed, step
-from ..axes import extents_of, reductions
 from ..group import LoweredKernel, kernel_name, lower_stages, tensors_of
 from ..rows import Rows, RowStage, find_rows
 from .aligned import with_alignment
@@ -42,8 +41,7 @@ def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Cu
     if len(group.outputs) == 1:
         inputs, output = [tensors[entry] for entry in group.inputs], tensors[group.outputs[0]]
         places: dict[Tensor, Hashable] = {tensors[entry]: entry for entry in group.inputs}
-        if not any(map(is_open, (*output.shape, *extents_of(reductions(output, places))))):
-            rows = find_rows(inputs, [output], HELD * MOST_THREADS * output.dtype.itemsize)
+        rows = find_rows(inputs, [output], HELD * MOST_THREADS * output.dtype.itemsize)
     if rows is None or not _fits(rows):
         return lower_stages(group, fact, target, stage_kernel)
     arguments = tuple(places.get(tensor, group.outputs[0]) for tensor in rows.buffers)
@@ -52,10 +50,11 @@ def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Cu
 
 
 def _fits(rows: Rows) -> bool:
-    """Whether rows are one axis of neighbours, as long as the registers of a block hold."""
+    """Whether rows are one axis of neighbours, known to be as long as the registers of a block hold."""
     if not rows.in_row or len(rows.reduced) != 1 or not rows.results[0].is_each:
         return False
-    return rows.reduced[0].extent <= HELD * MOST_THREADS
+    length = rows.reduced[0].extent
+    return not is_open(length) and length <= HELD * MOST_THREADS
 
 
 class _RowKernel:
@@ -90,7 +89,8 @@ class _RowKernel:
         return [self.value, *(stage.body for stage in self.stages)]
 
     def kernel(self) -> Kernel:
-        b, count = self.b, prod(axis.extent for axis in self.rows.kept)
+        b = self.b
+        count: Any = prod(axis.extent for axis in self.rows.kept)
         warps, beside = self.threads // WARP, self.side_by_side
         with b.block("block", -(-count // beside)) as block:
             parts = [
@@ -108,8 +108,8 @@ class _RowKernel:
         buffers, body = with_alignment(list(self.rows.buffers.values()), b.finish().body)
         return ready(Kernel(self.name, tuple(buffers), body))
 
-    def _locate(self, row: Expr, count: int) -> None:
-        inner = 1
+    def _locate(self, row: Expr, count: Any) -> None:
+        inner: Any = 1
         for place, axis in reversed(list(enumerate(self.rows.kept))):
             index = quotient(row, inner, count)
             index = index if place == 0 else remainder(index, axis.extent, count)

@@ -17,7 +17,7 @@ from ...te.expr import Expr, as_expr, cast, const, lane_of, maximum, minimum, se
 from ...te.loops import WARP, Buffer, Kernel, buffer
 from ...te.transform import legalise
 from .aligned import with_alignment
-from .attention import AttentionRequest, Strided
+from .attention import AttentionRequest, Strided, is_empty
 from .few_rows import most_rows
 from .grid import quotient, remainder
 from .mixing import (
@@ -47,13 +47,18 @@ def can_split(request: AttentionRequest) -> bool:
     """Whether registers hold the columns of lines, and all is of one dtype that is no wider than the sums."""
     sides = request.query, request.key, request.value, request.out
     alike = len({side.buffer.dtype for side in sides}) == 1 and request.out.buffer.dtype in FLOATS
-    empty = 0 in (*request.batch, request.queries, request.keys, request.values, request.width)
-    return alike and not empty and max(request.width, request.values) <= MOST_COLUMNS
+    return alike and not is_empty(request) and max(request.width, request.values) <= MOST_COLUMNS
 
 
 def has_few_queries(request: AttentionRequest, target: CudaTarget) -> bool:
     """Whether so few lines share a key that threads multiply as fast as memory gives keys: as products of few rows."""
     return Heads(request).lines <= most_rows(request.key.buffer.dtype, target, SHARE)
+
+
+def _seen_keys(request: AttentionRequest) -> int:
+    """The keys that any query sees."""
+    keys, queries = int(request.keys), int(request.queries)
+    return min(keys, queries) if request.causal else keys
 
 
 def write_split_attention(
@@ -63,7 +68,7 @@ def write_split_attention(
     not, and all others keep their names."""
     heads = Heads(request)
     tiles = -(-heads.lines // LINES)
-    chunks = chunks_of(min(request.keys, request.queries) if request.causal else request.keys, heads.count * tiles)
+    chunks = chunks_of(_seen_keys(request), heads.count * tiles)
     inputs = [each for each in buffers if each is not request.out.buffer]
     if chunks.number == 1:
         body = OverKeys(request, heads, chunks, target, None).body()
@@ -103,7 +108,7 @@ class OverKeys(Mixing):
         self.parts, self.held = parts, request.value.buffer.dtype
         self.lines = min(heads.lines, LINES)
         self.tiles = -(-heads.lines // LINES)
-        self.rows = min(request.keys, request.queries) if request.causal else request.keys
+        self.rows = _seen_keys(request)
         self.blocks = heads.count * self.tiles * chunks.number
         self.keys, self.values = (
             row_of(request.width, request.key, target),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from ...base.cuda_target import CudaTarget
 from ...base.stages import decided
 from ...te.tensor_cores.product import Tile
+from .size_classes import least_loss
+
+T = TypeVar("T")
 
 # Microseconds on an H200, operands in the second cache, kernels launched ahead of what they follow.
 START = 1.5  # until a block multiplies
@@ -21,7 +26,7 @@ SPLIT = {2: 0.5, 4: 0.8, 8: 1.8}  # partial sums through a cluster of so many
 SPLIT_ELEMENT = 7e-5  # and an element of them
 
 
-class Extent(NamedTuple):
+class Work(NamedTuple):
     """Of a product: how many, their rows and columns, the stages that one sum takes, and the functions that follow."""
 
     batch: int
@@ -46,9 +51,9 @@ def candidates(kind: str, turned: bool) -> list[Tile]:
     return tiles
 
 
-def microseconds(tile: Tile, extent: Extent, target: CudaTarget, element: str) -> float:
+def microseconds(tile: Tile, work: Work, target: CudaTarget, element: str) -> float:
     """What a product is expected to take in these tiles."""
-    tiles = -(-extent.rows // tile.rows) * -(-extent.columns // tile.width) * extent.batch
+    tiles = -(-work.rows // tile.rows) * -(-work.columns // tile.width) * work.batch
     at_once = _clusters(tile.split, target) if tile.split > 1 else target.sms * tile.resident
     waves = -(-tiles // at_once)
     busy = -(-tiles // waves) * tile.split  # on the average
@@ -56,8 +61,8 @@ def microseconds(tile: Tile, extent: Extent, target: CudaTarget, element: str) -
     rate = target.tensor_rate(element) / target.sms * TENSOR_SHARE / 1e6
     multiply = 2.0 * size * tile.depth / rate * NARROW.get(tile.width, 1.0)
     stage = max(STAGE, multiply, tile.stage_bytes * busy / CACHE_RATE)
-    main = stage * -(-extent.k_blocks // tile.split)
-    store = (STORE + FUNCTION * extent.functions) * size
+    main = stage * -(-work.k_blocks // tile.split)
+    store = (STORE + FUNCTION * work.functions) * size
     if tile.split > 1:
         return waves * (START + main + store + SPLIT[tile.split] + SPLIT_ELEMENT * size)
     if tile.alternate:  # one warpgroup stores while the other multiplies
@@ -70,10 +75,24 @@ def _clusters(size: int, target: CudaTarget) -> int:
     return max(1, target.sms // size - (target.sms // 44 if size > 2 else 0))
 
 
-def choose_tile(extent: Extent, tiles: list[Tile], target: CudaTarget, element: str) -> Tile:
-    """The tile that is expected to be the fastest."""
-    costs = {tile: microseconds(tile, extent, target, element) for tile in tiles}
-    best = min(costs, key=lambda tile: costs[tile])
-    decided("tile of the product, us", choose_tile, str(best), lambda: {str(t): cost for t, cost in costs.items()})
-    large = extent.rows >= 8192 and extent.columns >= 8192
-    return best._replace(together=16) if large else best
+def choose_tile(works: list[Work], tiles: list[Tile], target: CudaTarget, element: str) -> Tile:
+    """The tile that is expected to be the fastest; where there are several sizes, that which suits all of them."""
+    costs = [partial(microseconds, work=work, target=target, element=element) for work in works]
+    best = chosen_tile(tiles, costs, choose_tile)
+    return best._replace(together=16) if are_large(works) else best
+
+
+def chosen_tile(tiles: Sequence[T], costs: Sequence[Callable[[T], float]], where: Callable[..., object]) -> T:
+    """The tile of which some costs are the best."""
+    best = least_loss(tiles, costs)
+
+    def told() -> dict[str, float]:
+        return {str(tile): sum(cost(tile) for cost in costs) / len(costs) for tile in tiles}
+
+    decided("tile of the product, us", where, str(best), told)
+    return best
+
+
+def are_large(works: list[Work]) -> bool:
+    """Whether so many rows of tiles should be walked together that both operands stay in the cache."""
+    return all(work.rows >= 8192 and work.columns >= 8192 for work in works)

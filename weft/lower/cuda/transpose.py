@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, Load, Var
@@ -29,7 +29,7 @@ class Across(NamedTuple):
 
 def found_across(axes: Sequence[Axis], body: Stmt) -> Across | None:
     """The only load of a body that goes across; None where there is none, or where squares would be mostly empty."""
-    if len(axes) < 2 or any(is_open(axis.extent) for axis in axes) or axes[-1].extent < SIDE:
+    if len(axes) < 2 or not _has_squares(axes[-1]):
         return None
     inner, found = axes[-1], list[Across]()
     for node in postorder((body,)):
@@ -38,11 +38,16 @@ def found_across(axes: Sequence[Axis], body: Stmt) -> Across | None:
         far = step(node, inner.var)
         if far in (0, 1):
             continue
-        along = next((a for a in axes[:-1] if step(node, a.var) == 1 and a.extent >= SIDE), None)
+        along = next((a for a in axes[:-1] if step(node, a.var) == 1 and _has_squares(a)), None)
         if not isinstance(node, Load) or node.mask is not None or along is None:
             return None
         found.append(Across(node, along))
     return found[0] if len(found) == 1 else None
+
+
+def _has_squares(axis: Axis) -> bool:
+    """Whether an axis is known to be as long as a square is wide."""
+    return not is_open(axis.extent) and axis.extent >= SIDE
 
 
 def across_kernel(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, across: Across) -> Kernel:
@@ -51,7 +56,7 @@ def across_kernel(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], bo
     others = [axis for axis in axes[:-1] if axis is not along]
     extents = {axis.var: axis.extent for axis in others}
     extents |= {axis.var: -(-axis.extent // SIDE) for axis in (along, inner)}  # squares
-    count = prod(extents.values())
+    count: Any = prod(extents.values())
     b = KernelBuilder(name)
     with b.block("square", count) as square:
         tile = b.alloc("tile", across.load.dtype, (SIDE, SIDE + 1), scope="shared")
@@ -71,7 +76,7 @@ def across_kernel(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], bo
     return ready(Kernel(name, tuple(buffers), b.finish().body))
 
 
-def _located(b: KernelBuilder, number: Expr, extents: dict[Var, int], count: int) -> dict[Var, Expr]:
+def _located(b: KernelBuilder, number: Expr, extents: dict[Var, Any], count: Any) -> dict[Var, Expr]:
     """The index along each of some axes, from a row-major number."""
     at: dict[Var, Expr] = {}
     for var, extent in reversed(extents.items()):

@@ -9,10 +9,11 @@ from dataclasses import replace
 from ...base.cuda_target import CudaTarget
 from ...base.plan import Launch
 from ...te.build import KernelBuilder
+from ...te.extents import is_same
 from ...te.loops import Kernel
 from ...te.tensor_cores.attention import MAX_COLUMNS, Seen
 from ...te.tensor_cores.warp_attention import WarpAttention, WarpAttentionTile
-from .attention import AttentionRequest, Strided, described
+from .attention import AttentionRequest, Strided, described, is_empty
 
 KINDS = {"float16": "fp16", "bfloat16": "bf16", "float32": "tf32"}
 SHAPES = ((4, 2), (4, 1), (2, 1))  # warps and stages, the fastest first
@@ -22,9 +23,9 @@ def can_attend_by_warps(request: AttentionRequest) -> bool:
     """Whether columns are neighbours in memory, and registers hold those of a head."""
     sides = (request.query, request.key, request.value, request.out)
     alike = all(side.buffer.dtype.name in KINDS and side.buffer.dtype == request.out.buffer.dtype for side in sides)
-    lines = all(side.steps[-1] == 1 for side in sides)
-    empty = 0 in (*request.batch, request.queries, request.keys, request.values, request.width)
-    return alike and lines and max(request.width, request.values) <= MAX_COLUMNS and request.factor > 0 and not empty
+    lines = all(is_same(side.steps[-1], 1) for side in sides)
+    fits = max(request.width, request.values) <= MAX_COLUMNS
+    return alike and lines and fits and request.factor > 0 and not is_empty(request)
 
 
 def write_warp_attention(

@@ -3,21 +3,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
 from ...base.cuda_target import CudaTarget
 from ...base.errors import InvalidValue
 from ...base.plan import Launch
-from ...base.stages import decided
 from ...te.build import KernelBuilder
 from ...te.expr import Call, Var
+from ...te.extents import is_multiple
 from ...te.loops import Kernel, Store
 from ...te.tensor_cores.product import Operand, Window
 from ...te.tensor_cores.warp_product import WarpProduct, WarpTile, ring_of
 from ...te.visit import postorder
 from .product import Matrices, Request
-from .tiles import FUNCTION, STORE, Extent
+from .size_classes import samples
+from .tiles import FUNCTION, STORE, Work, are_large, chosen_tile
 
 RUN = 8  # neighbours that are finished at once
 LARGEST = 1 << 31  # elements of a picture's tensor: they are counted in 32 bits
@@ -70,7 +72,7 @@ def plan_warp_product(request: Request, target: CudaTarget, tile: WarpTile | Non
     units = -(-request.rows // tile.rows) * -(-request.columns // tile.width) * request.batch
     launch = Launch((units, 1, 1), (tile.threads, 1, 1), ring.bytes, 1, target.has_dependent_launch)
     extents = request.batch, request.rows, request.columns, request.depth
-    lanes = next(lanes for lanes in (RUN, RUN // 2, 2, 1) if request.columns % lanes == 0)
+    lanes = next(lanes for lanes in (RUN, RUN // 2, 2, 1) if is_multiple(request.columns, lanes))
     return WarpProduct(launch, (), a, b, *extents, batch, row, column, total, store, tile, ring, lanes)
 
 
@@ -121,20 +123,19 @@ def _best_tile(request: Request, target: CudaTarget) -> WarpTile:
     functions = sum(isinstance(node, Call) for node in postorder((made,)))
     exact = request.kind == "tf32" and target.precision == "fp32"
     tiles = [tile for tile in warp_tiles(request.kind, exact, target) if _takes(tile, request)]
-    k_blocks = -(-request.depth // tiles[0].depth)
-    extent = Extent(request.batch, request.rows, request.columns, k_blocks, functions)
-    costs = {tile: microseconds(tile, extent, target) for tile in tiles}
-    best = min(costs, key=lambda tile: costs[tile])
-    decided("tile of the product, us", _best_tile, str(best), lambda: {str(t): cost for t, cost in costs.items()})
-    blocks = -(-extent.batch * -(-extent.rows // best.rows) * -(-extent.columns // best.width) // target.sms)
-    best = best._replace(resident=min(best.resident, blocks))  # those that are there have longer rings
-    large = extent.rows >= 8192 and extent.columns >= 8192
-    return best._replace(together=16) if large else best
+    works = [
+        Work(batch, rows, columns, -(-depth // tiles[0].depth), functions)
+        for batch, rows, columns, depth in samples(request.batch, request.rows, request.columns, request.depth)
+    ]
+    best = chosen_tile(tiles, [partial(microseconds, work=work, target=target) for work in works], _best_tile)
+    most = max(work.batch * -(-work.rows // best.rows) * -(-work.columns // best.width) for work in works)
+    best = best._replace(resident=min(best.resident, -(-most // target.sms)))  # those that are there have longer rings
+    return best._replace(together=16) if are_large(works) else best
 
 
-def microseconds(tile: WarpTile, extent: Extent, target: CudaTarget) -> float:
+def microseconds(tile: WarpTile, work: Work, target: CudaTarget) -> float:
     """What a product is expected to take in these tiles."""
-    tiles = -(-extent.rows // tile.rows) * -(-extent.columns // tile.width) * extent.batch
+    tiles = -(-work.rows // tile.rows) * -(-work.columns // tile.width) * work.batch
     beside = min(tile.resident, -(-tiles // target.sms))  # blocks on a multiprocessor
     waves = -(-tiles // (target.sms * beside))
     size = beside * tile.rows * tile.width
@@ -143,5 +144,5 @@ def microseconds(tile: WarpTile, extent: Extent, target: CudaTarget) -> float:
     rate *= SMALL_PARTS.get(tile.sums * 32, 1.0)
     multiply = 2.0 * size * tile.depth * (3 if tile.exact else 1) / rate
     ingest = beside * tile.stage_bytes / (BYTES_A_CYCLE * target.clock_mhz)
-    main = max(STAGE, multiply, ingest) * extent.k_blocks
-    return waves * (START + main + (STORE + FUNCTION * extent.functions) * size)
+    main = max(STAGE, multiply, ingest) * work.k_blocks
+    return waves * (START + main + (STORE + FUNCTION * work.functions) * size)

@@ -45,6 +45,14 @@ class CudaExecutor(Executor):
         program = self.program.bound(sizes)
         return None if program is None else CudaExecutor(program, None, self._loaded)
 
+    def of_same_model(self, program: Program) -> CudaExecutor | None:
+        """One with the memory of calls of this one, and the copies of constants that both have; None on another
+        device."""
+        context = platform().context()
+        if context is not self._loaded.context or program.target != self.program.target:
+            return None
+        return CudaExecutor(program, None, Loaded.of(program, context, self._loaded.kin))
+
     @property
     def device(self) -> Device:
         """Where it runs."""
@@ -58,7 +66,7 @@ class CudaExecutor(Executor):
     @property
     def workspace_bytes(self) -> int:
         """Memory of the device between inputs and outputs that no call uses at the moment."""
-        return self._loaded.arenas.idle_bytes
+        return self._loaded.kin.arenas.idle_bytes
 
     def run_arrays(self, inputs: Mapping[str, Any], out: Sequence[Any] | None = None, keep: bool = False) -> list[Any]:
         """The outputs for arrays of the right dtypes, of the host or of this device. `out` has one value an output: an
@@ -121,9 +129,9 @@ class CudaExecutor(Executor):
             space = self._workspaces.pop()
         except IndexError:
             space = Workspace(self.program, self._loaded)
-        arena = self._loaded.arenas.take(known(self.program.plan.arena_bytes))
+        arena = self._loaded.kin.arenas.take(known(self.program.plan.arena_bytes))
         space.run(inputs, apart, kept, arena, stream)
-        self._loaded.arenas.give(arena)
+        self._loaded.kin.arenas.give(arena)
         self._workspaces.append(space)
         for made, wanted in zip(apart, outputs):
             if made is not wanted:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from ctypes import byref, c_uint64, c_void_p
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from .stream import Event, Stream
 ALIGNMENT = 256  # of what the driver allocates, and of parts of an arena
 _PORTABLE = 1  # for all contexts
 LEGACY_HANDLES = (0, 1, 2)  # of streams that always are
+MOST_PINNED = 64 << 20  # bytes that a call stages; what is larger is copied by the driver, from pages as they are
+
+T = TypeVar("T", bound="Arena | Home")
 
 
 class DeviceMemory(Protocol):
@@ -134,36 +138,6 @@ class Arena:
             self.last[1].wait(stream)
 
 
-class Arenas:
-    """What calls of one program, at whatever sizes, take and give back: never more of them than calls at once."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._idle: deque[Arena] = deque()
-
-    @property
-    def idle_bytes(self) -> int:
-        """Memory that no call uses at the moment."""
-        return sum(arena.nbytes for arena in tuple(self._idle))
-
-    def take(self, nbytes: int) -> Arena:
-        """One of so many bytes at least. If all idle ones are smaller, one is let go before another is made."""
-        for fitting in [arena for arena in tuple(self._idle) if arena.nbytes >= nbytes]:
-            with suppress(ValueError):  # another call has it by now
-                self._idle.remove(fitting)
-                return fitting
-        self._let_go()
-        return Arena(self._context, nbytes)
-
-    def _let_go(self) -> None:
-        with suppress(IndexError):  # none is idle
-            self._idle.pop()
-
-    def give(self, arena: Arena) -> None:
-        """Takes back what a call no longer uses, or will not when its event has happened."""
-        self._idle.append(arena)
-
-
 class Pinned:
     """Memory of the host that stays where it is, from and to which a device copies by itself."""
 
@@ -185,6 +159,47 @@ class Pinned:
         raw: Any = (ctypes.c_uint8 * nbytes).from_address(self.address + offset)
         found: np.ndarray[Any, np.dtype[np.uint8]] = np.frombuffer(raw, np.uint8)
         return found
+
+
+class Home:
+    """Memory for inputs and outputs of the host: on the device and, if it is not too large, as much on the host, where
+    arrays are staged."""
+
+    def __init__(self, context: Context, nbytes: int) -> None:
+        self.device = Arena(context, nbytes)  # is freed first, and that waits for all that uses either
+        self.nbytes = nbytes
+        self.pinned = Pinned(context, nbytes) if nbytes <= MOST_PINNED else None
+
+
+class Arenas(Generic[T]):
+    """What calls of the programs of a model, at whatever sizes, take and give back: never more of it than calls at
+    once."""
+
+    def __init__(self, make: Callable[[int], T]) -> None:
+        self._make = make
+        self._idle: deque[T] = deque()
+
+    @property
+    def idle_bytes(self) -> int:
+        """Memory that no call uses at the moment."""
+        return sum(arena.nbytes for arena in tuple(self._idle))
+
+    def take(self, nbytes: int) -> T:
+        """One of so many bytes at least. If all idle ones are smaller, one is let go before another is made."""
+        for fitting in [arena for arena in tuple(self._idle) if arena.nbytes >= nbytes]:
+            with suppress(ValueError):  # another call has it by now
+                self._idle.remove(fitting)
+                return fitting
+        self._let_go()
+        return self._make(nbytes)
+
+    def _let_go(self) -> None:
+        with suppress(IndexError):  # none is idle
+            self._idle.pop()
+
+    def give(self, arena: T) -> None:
+        """Takes back what a call no longer uses, or will not when its event has happened."""
+        self._idle.append(arena)
 
 
 def allocate(context: Context, name: str, into: Any, nbytes: int, *more: int) -> None:

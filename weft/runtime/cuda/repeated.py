@@ -55,7 +55,7 @@ class Repeated:
 
     def _begin(self, moving: Places, stream: Stream) -> Arena:
         """Has slots where they are in this run, and the stream wait for others that use them."""
-        space, arena = self._space, self._loaded.arenas.take(self._arena_bytes)
+        space, arena = self._space, self._loaded.kin.arenas.take(self._arena_bytes)
         space.order(arena, stream)
         for memory in self._fixed if self._is_shared(stream) else ():
             memory.ready_on(stream)
@@ -71,7 +71,7 @@ class Repeated:
         """Takes notice that the stream was given a run."""
         fixed = self._fixed if self._is_shared(stream) else self._borrowed
         self._space.ended(arena, [*fixed, *[place.memory for place in moving.values()]], stream)
-        self._loaded.arenas.give(arena)
+        self._loaded.kin.arenas.give(arena)
 
     def _is_shared(self, stream: Stream) -> bool:
         """Whether other streams have something to do with the memory that is always the same."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +16,10 @@ from ..program import Array, Program
 from .array import DeviceArray
 from .context import Context
 from .graph import Address, Graph, PreparedKernel, runs, users_of
-from .memory import Arena, Arenas, Borrowed, DeviceMemory, Pinned, aligned
+from .memory import Arena, Arenas, Borrowed, DeviceMemory, Home, aligned
 from .module import Function, functions_of
 from .stream import Event, Stream
 
-MOST_PINNED = 64 << 20  # bytes that a call stages; what is larger is copied by the driver, from pages as they are
 KERNEL_ALIGNMENT = 16  # of what kernels read by vectors
 
 Given = Array | DeviceArray
@@ -39,20 +39,28 @@ class Constant:
         return interface["data"][0], array.shape, array.strides, array.dtype
 
 
+class Kin:
+    """What programs of one model share on a device, beside constants: the memory of calls."""
+
+    def __init__(self, context: Context) -> None:
+        self.arenas = Arenas(partial(Arena, context))
+        self.homes = Arenas(partial(Home, context))
+
+
 class Loaded(NamedTuple):
     """What executors of a program share, whatever sizes they are bound to."""
 
     context: Context
     functions: dict[str, Function]
     constants: tuple[Constant, ...]
-    arenas: Arenas
+    kin: Kin
 
     @classmethod
-    def of(cls, program: Program, context: Context) -> Loaded:
+    def of(cls, program: Program, context: Context, kin: Kin | None = None) -> Loaded:
         """Code assembled, constants copied that no other program has there."""
         kernels = dict.fromkeys(step.kernel for step in program.plan.steps if isinstance(step, KernelStep))
         functions = functions_of(context, program.objects, kernels)
-        return cls(context, functions, constants_on(context, program.constants), Arenas(context))
+        return cls(context, functions, constants_on(context, program.constants), kin or Kin(context))
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -100,8 +108,8 @@ class Run(NamedTuple):
 
 
 class Workspace:
-    """What one call at a time uses. Inputs and outputs of the host have a home on the device, and are staged in memory
-    that the device reaches."""
+    """What one call at a time uses. Inputs and outputs of the host have a home on the device as long as the call takes,
+    and are staged in memory that the device reaches."""
 
     def __init__(
         self, program: Program, loaded: Loaded, more: Sequence[PreparedKernel] = (), then: Workspace | None = None
@@ -118,8 +126,7 @@ class Workspace:
         self._own = [*self._slots["input"], *self._slots["output"]]
         offsets, self._home_bytes = _side_by_side([known(slots[i].size) for i in self._own])
         self._offsets = dict(zip(self._own, offsets))
-        self._home: Arena | None = None
-        self._pinned: Pinned | None = None
+        self._home: Home | None = None
         self._segments: list[Run | HostStep] | None = None
         if then is not None:
             then._segments = []
@@ -151,17 +158,27 @@ class Workspace:
         for found, (_, array) in zip(staged, to_host):
             if found is not None:
                 np.copyto(_bytes_of(array), found)
+        if self._home is not None:
+            self.loaded.kin.homes.give(self._home)
+            self._home = None
 
     def begin(self, inputs: Sequence[Given], outputs: Sequence[Given], arena: Arena, stream: Stream) -> None:
         """Orders the stream behind all that still uses the memory, and has slots where they are in this run."""
-        if self.last is not None and any(map(_is_host, inputs)):
-            self.last[1].synchronize()  # what was staged is copied by then
+        if any(map(_needs_home, (*inputs, *outputs))):
+            self._settle(any(map(_is_host, inputs)), stream)
         self.order(arena, stream)
         for array in (*inputs, *outputs):
             if isinstance(array, DeviceArray):
                 array.memory.ready_on(stream)
         own = zip(self._own, (*inputs, *outputs))
         self.place([*self.in_arena(arena), *[(number, self._place(number, array)) for number, array in own]])
+
+    def _settle(self, stages: bool, stream: Stream) -> None:
+        """Takes a home, whose last use ends before this one begins."""
+        self._home = self.loaded.kin.homes.take(self._home_bytes)
+        if stages and self._home.device.last is not None:
+            self._home.device.last[1].synchronize()  # what was staged is copied by then
+        self._home.device.ready_on(stream)
 
     def order(self, arena: Arena, stream: Stream) -> None:
         """Orders the stream behind the last run, and the last use of an arena."""
@@ -199,13 +216,10 @@ class Workspace:
 
     def _place(self, number: int, array: Given) -> int:
         """Where a slot is: where an array of the device is, if kernels can read it there, else at home."""
-        if isinstance(array, DeviceArray) and array.address % KERNEL_ALIGNMENT == 0:
+        if isinstance(array, DeviceArray) and not _needs_home(array):
             return array.address
-        if self._home is None:
-            self._home = Arena(self.loaded.context, self._home_bytes)
-            if self._home_bytes <= MOST_PINNED:
-                self._pinned = Pinned(self.loaded.context, self._home_bytes)
-        return self._home.address + self._offsets[number]
+        assert self._home is not None
+        return self._home.device.address + self._offsets[number]
 
     def _made(self) -> list[Run | HostStep]:
         """Graphs of the kernels between host steps, and those steps, in order."""
@@ -252,10 +266,10 @@ class Workspace:
             if isinstance(array, DeviceArray):
                 driver.call("cuMemcpyDtoDAsync_v2", at, array.address, array.nbytes, stream.handle)
                 return
-            source = address_of(array)
-            if self._pinned is not None:
-                np.copyto(self._pinned.view(self._offsets[number], array.nbytes), _bytes_of(array))
-                source = self._pinned.address + self._offsets[number]
+            source, pinned = address_of(array), None if self._home is None else self._home.pinned
+            if pinned is not None:
+                np.copyto(pinned.view(self._offsets[number], array.nbytes), _bytes_of(array))
+                source = pinned.address + self._offsets[number]
             driver.call("cuMemcpyHtoDAsync_v2", at, source, array.nbytes, stream.handle)
 
     def _fetch(self, number: int, array: Array, stream: Stream) -> Array | None:
@@ -263,7 +277,8 @@ class Workspace:
         straight there."""
         if not array.nbytes:
             return None
-        staged = None if self._pinned is None else self._pinned.view(self._offsets[number], array.nbytes)
+        pinned = None if self._home is None else self._home.pinned
+        staged = None if pinned is None else pinned.view(self._offsets[number], array.nbytes)
         into = address_of(array if staged is None else staged)
         with self.loaded.context as context:
             context.driver.call("cuMemcpyDtoHAsync_v2", into, self._addresses[number], array.nbytes, stream.handle)
@@ -289,8 +304,12 @@ class Workspace:
         if wait:
             stream.synchronize()
             self.last = arena.last = None
+            if self._home is not None:
+                self._home.device.last = None
             self.held = []
             return
+        if self._home is not None:
+            self._home.device.last = (stream, self._event)
         there = [array.memory for array in (*inputs, *outputs) if isinstance(array, DeviceArray)]
         self.ended(arena, there, stream)
 
@@ -319,6 +338,11 @@ class Workspace:
 
 def _is_host(array: Given) -> bool:
     return not isinstance(array, DeviceArray)
+
+
+def _needs_home(array: Given) -> bool:
+    """Whether kernels cannot read an array where it is."""
+    return not isinstance(array, DeviceArray) or array.address % KERNEL_ALIGNMENT != 0
 
 
 def _bytes_of(array: Array) -> Array:

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..expr import Expr, ExprLike, Var, as_expr, call, cast, const, maximum, select
+from ..expr import Expr, ExprLike, Symbolic, Var, as_expr, call, cast, const, maximum, select
 from ..loops import Alloc, Buffer, For, Let, Seq, Stmt, Store, WholeKernel, buffer
 from .layouts import PANEL_ROWS, ROW_BYTES, WARP, WARPGROUP
+
+if TYPE_CHECKING:
+    from ..extents import Extent
 
 HALF_BYTES = 2
 PANEL_COLUMNS = ROW_BYTES // HALF_BYTES
@@ -45,13 +48,13 @@ class Seen:
 
     buffer: Buffer
     map: int
-    start: int
-    steps: tuple[int, ...]
+    start: int | Extent
+    steps: tuple[int | Extent, ...]
 
     @property
     def mapped(self) -> list[int]:
         """Axes of the batch that the tensor map has, from the innermost out."""
-        return [axis for axis in reversed(range(len(self.steps) - 2)) if self.steps[axis]]
+        return [axis for axis in reversed(range(len(self.steps) - 2)) if not is_zero(self.steps[axis])]
 
     def at(self, batch: Sequence[ExprLike], row: ExprLike, column: ExprLike) -> Expr:
         place = as_expr(self.start)
@@ -67,9 +70,9 @@ class Attended(WholeKernel):
     and a key. `unseen`: those of a query that sees no key are "nan" or "zero"; "clean": 0 in place of any NaN."""
 
     kind: str
-    batch: tuple[int, ...]
-    queries: int
-    keys: int
+    batch: tuple[int | Extent, ...]
+    queries: int | Extent
+    keys: int | Extent
     width: int
     values: int
     query: Seen
@@ -89,7 +92,7 @@ class Attended(WholeKernel):
     store: Store
 
     @property
-    def heads(self) -> int:
+    def heads(self) -> Any:
         return prod(self.batch)
 
     def loops(self) -> Stmt:
@@ -132,7 +135,7 @@ class Attention(Attended):
     tile: AttentionTile
 
     @property
-    def query_tiles(self) -> int:
+    def query_tiles(self) -> Any:
         return -(-self.queries // self.tile.queries)
 
     @property
@@ -172,6 +175,11 @@ class Attention(Attended):
     def __str__(self) -> str:
         kind = "causal attention" if self.causal else "attention"
         return f"{kind} {self.batch} x {self.queries} x {self.keys}, columns {self.width} and {self.values}"
+
+
+def is_zero(step: int | Extent) -> bool:
+    """Whether a step is that of an axis that is shared: one that is open never is."""
+    return not isinstance(step, Symbolic) and step == 0
 
 
 def compare_low(value: Expr) -> Expr:

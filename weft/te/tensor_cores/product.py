@@ -7,12 +7,15 @@ memory, and warpgroups multiply from there; a stage is 128 bytes of k of every r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...base.dtype import DType
-from ..expr import Expr, Load, Var, as_expr, cast, select
+from ..expr import Expr, Load, Symbolic, Var, as_expr, cast, select
 from ..loops import Alloc, Buffer, For, Let, Seq, Stmt, Store, WholeKernel, buffer
 from .layouts import PANEL_ROWS, ROW_BYTES, WARP, WARPGROUP, window_origin
+
+if TYPE_CHECKING:
+    from ..extents import Extent
 
 MAX_STAGES = 8
 ALIGNMENT = 1024  # of tiles: what permutations of chunks count from
@@ -96,7 +99,7 @@ class Operand:
     turned: bool = False
     matrix: Expr | None = None  # by the number of the product; None: the first
 
-    def at(self, row: Expr, k: Expr, rows: int, depth: int) -> Expr:
+    def at(self, row: Expr, k: Expr, rows: int | Extent, depth: int | Extent) -> Expr:
         """An element."""
         matrix = as_expr(0) if self.matrix is None else self.matrix
         inner = k * rows + row if self.turned else row * depth + k
@@ -109,7 +112,7 @@ class Window:
     in the order (row of the filter, column of the filter, channel)."""
 
     buffer: Buffer
-    pictures: tuple[int, int, int, int]  # how many, height, width, channels
+    pictures: tuple[int | Extent, int, int, int]  # how many, height, width, channels
     image: tuple[int, int]  # of results: height and width
     filter: tuple[int, int]
     strides: tuple[int, int]
@@ -117,7 +120,7 @@ class Window:
     dilation: tuple[int, int]
     map: int = 0
 
-    def at(self, row: Expr, k: Expr, rows: int, depth: int) -> Expr:
+    def at(self, row: Expr, k: Expr, rows: int | Extent, depth: int | Extent) -> Expr:
         """An element; zeros are around pictures."""
         _, height, width, channels = self.pictures
         picture, top, left = window_origin(row, self.image, self.strides, self.pads)
@@ -161,10 +164,10 @@ class Summed(WholeKernel):
 
     a: Operand | Window
     b: Operand
-    batch: int
-    rows: int
-    columns: int
-    depth: int
+    batch: int | Extent
+    rows: int | Extent
+    columns: int | Extent
+    depth: int | Extent
     batch_at: Var
     row_at: Var
     column_at: Var
@@ -175,6 +178,11 @@ class Summed(WholeKernel):
     def beside(self) -> Beside | None:
         """What is copied to where results are staged."""
         return None
+
+    @property
+    def count(self) -> str:
+        """How many products there are, for people."""
+        return f"{self.batch} x " if isinstance(self.batch, Symbolic) or self.batch > 1 else ""
 
     def loops(self) -> Stmt:
         """Sums in float32, one after the other. Passes over the rest of operands only add what float32 has anyway."""
@@ -205,18 +213,17 @@ class Product(Summed):
     beside: Beside | None = None
 
     def __str__(self) -> str:
-        count = f"{self.batch} x " if self.batch > 1 else ""
-        return f"product {count}{self.rows} x {self.columns} x {self.depth} in tiles {self.tile}"
+        return f"product {self.count}{self.rows} x {self.columns} x {self.depth} in tiles {self.tile}"
 
     @property
-    def k_blocks(self) -> int:
+    def k_blocks(self) -> Any:
         """Stages that one sum takes, of one pass."""
         if isinstance(self.a, Window):
             return self.a.k_blocks(self.tile)
         return -(-self.depth // self.tile.depth)
 
     @property
-    def tiles(self) -> tuple[int, int]:
+    def tiles(self) -> tuple[Any, Any]:
         """Down and across, of one product."""
         return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.width)
 

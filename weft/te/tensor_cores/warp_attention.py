@@ -8,7 +8,7 @@ its threads copy ahead; scores and results stay in registers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .attention import Attended
 from .fragments import BLOCK_ROWS
@@ -49,7 +49,7 @@ class WarpAttention(Attended):
     tile: WarpAttentionTile
 
     @property
-    def query_tiles(self) -> int:
+    def query_tiles(self) -> Any:
         return -(-self.queries // self.tile.queries)
 
     @property

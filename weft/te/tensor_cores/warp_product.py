@@ -7,7 +7,7 @@ each warp has a part of the block's tile. A stage is 128 bytes of k of every row
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .fragments import BLOCK_COLUMNS, BLOCK_ROWS
 from .layouts import ROW_BYTES, WARP
@@ -100,15 +100,14 @@ class WarpProduct(Summed):
     lanes: int
 
     def __str__(self) -> str:
-        count = f"{self.batch} x " if self.batch > 1 else ""
-        return f"product {count}{self.rows} x {self.columns} x {self.depth} by warps in tiles {self.tile}"
+        return f"product {self.count}{self.rows} x {self.columns} x {self.depth} by warps in tiles {self.tile}"
 
     @property
-    def k_blocks(self) -> int:
+    def k_blocks(self) -> Any:
         """Stages that one sum takes."""
         return -(-self.depth // self.tile.depth)
 
     @property
-    def tiles(self) -> tuple[int, int]:
+    def tiles(self) -> tuple[Any, Any]:
         """Down and across, of one product."""
         return -(-self.rows // self.tile.rows), -(-self.columns // self.tile.width)

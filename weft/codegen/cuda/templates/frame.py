@@ -5,6 +5,8 @@ from __future__ import annotations
 from ....base.cuda_target import CudaTarget
 from ....base.plan import Launch
 from ....te.expr import Expr
+from ....te.extents import may_exceed
+from ....te.linear import Linear, scalar
 from ....te.loops import Buffer, Kernel
 from ....te.tensor_cores.layouts import tile_place
 from ....te.tensor_cores.product import ALIGNMENT, SPLIT_GAP, Product, Tile
@@ -25,6 +27,8 @@ class Frame:
         self.kernel = kernel
         self.w = Writer(CudaBuilder(target))
         b = self.w.b
+        for number, var in enumerate(kernel.scalars):
+            self.w.e.variables[var] = scalar(Linear(0, {Value(f"%scalar{number}", "i64", 1, 0): 1}))
         for number, buffer in enumerate(kernel.buffers):
             base = Value(f"%buffer{number}", "ptr addrspace(1)", 1, 0)
             strides = tuple(self.w.e.linear(stride) for stride in buffer.strides)
@@ -56,10 +60,11 @@ def tile_at(w: Writer, plan: Product | WarpProduct, number: Expr) -> tuple[Expr,
     """Which product, and the first row and column of the tile of a number."""
     down, across = plan.tiles
     batch: Expr = u32(0)
-    if plan.batch > 1:
-        batch = w.let("batch", number // (down * across))
-        number = number - batch * (down * across)
-    row, column = tile_place(number, u32(down), u32(across), plan.tile.together)
+    if may_exceed(plan.batch, 1):
+        each = w.count(down * across)
+        batch = w.let("batch", number // each)
+        number = number - batch * each
+    row, column = tile_place(number, w.count(down), w.count(across), plan.tile.together)
     return batch, w.let("row", row * plan.tile.rows), w.let("column", column * plan.tile.width)
 
 

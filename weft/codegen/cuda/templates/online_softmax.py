@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import Any
 
 from ....base.cuda_target import CudaTarget
 from ....base.dtype import DTYPES
 from ....te.expr import Expr, Ramp, Var, as_expr, widen
+from ....te.extents import is_multiple
 from ....te.linear import Linear, scalar
 from ....te.loops import Kernel
 from ....te.tensor_cores.attention import Attended
@@ -36,20 +38,21 @@ class OnlineSoftmax:
         self.w = w = self.frame.w
         self.thread_number, block = w.special("tid.x"), w.special("ctaid.x")
         self.base = self.frame.shared_base()
-        query_tiles = -(-plan.queries // tile[0])
-        head, turn = block // query_tiles, block % query_tiles
+        query_tiles: Any = -(-plan.queries // tile[0])
+        tiles = w.count(query_tiles)
+        head, turn = block // tiles, block % tiles
         if plan.causal:  # queries that see the most keys begin first
-            turn = u32(query_tiles - 1) - turn
+            turn = w.count(query_tiles - 1) - turn
         self.first = w.let("first", turn * tile[0])
         self.batch = self._batch_index(head)
-        last = u32(plan.keys)
+        last = w.count(plan.keys)
         if plan.causal:
             last = lesser(self.first + tile[0], last)
         self.blocks = w.let("blocks", (last + (tile[1] - 1)) // tile[1])
 
     def _batch_index(self, number: Expr) -> list[Expr]:
         found: list[Expr] = []
-        for extent in reversed(self.seen.batch):
+        for extent in map(self.w.count, reversed(self.seen.batch)):
             found.append(self.w.let("index", number % extent))
             number = number // extent
         return found[::-1]
@@ -102,9 +105,9 @@ class OnlineSoftmax:
         raw = self._score_sums(k)
         first = w.let("key", k.block * self.keys_at_once)
         scores = self._finished(raw, first) if plan.score is not plan.total else raw
-        if not plan.causal and plan.keys % self.keys_at_once == 0:
+        if not plan.causal and is_multiple(plan.keys, self.keys_at_once):
             return scores
-        beyond = first + self.keys_at_once > plan.keys
+        beyond = first + self.keys_at_once > w.count(plan.keys)
         if plan.causal:
             beyond = beyond | (first + self.keys_at_once > self.first_own)
         return w.b.branch(w.value(beyond), lambda: self._hidden(scores, first), scores)
@@ -115,7 +118,7 @@ class OnlineSoftmax:
         column = w.let("column", first + self.thread % 4 * PAIR)
         for number, score in enumerate(scores):
             key = column + (number // 4 * 8 + number % 2)
-            seen = key < self.seen.keys
+            seen = key < w.count(self.seen.keys)
             if self.seen.causal:
                 seen = seen & (key <= self.rows[number // 2 % 2])
             made.append(w.b.select(w.value(seen), score, low))
@@ -124,7 +127,7 @@ class OnlineSoftmax:
     def _finished(self, raw: Sequence[Value], first: Expr) -> list[Value]:
         """What the plan makes of products of queries and keys: for pairs of keys, where there are only pairs."""
         w, plan, made = self.w, self.seen, list[Value]()
-        lanes = PAIR if plan.keys % PAIR == 0 else 1
+        lanes = PAIR if is_multiple(plan.keys, PAIR) else 1
         key, total = Var("key"), Var("total", plan.total.dtype, lanes)
         at_key: Expr = Ramp(key, as_expr(1), lanes) if lanes > 1 else key
         score = widen(substitute(plan.score, {plan.key_at: at_key, plan.total: total}), lanes)
@@ -132,11 +135,11 @@ class OnlineSoftmax:
             w.e.variables[var] = scalar(Linear(0, {w.wide(index): 1}))
         unit = w.let("unit", first // lanes + self.thread % 4 * (PAIR // lanes))
         for number in range(0, len(raw), lanes):
-            row = lesser(self.rows[number // 2 % 2], u32(plan.queries - 1))
+            row = lesser(self.rows[number // 2 % 2], w.count(plan.queries - 1))
             more = (number // 4 * 8 + number % 2) // lanes
             at = Linear(more * lanes, {w.wide(unit): lanes})
-            if plan.keys % self.keys_at_once:
-                at = Linear(0, {w.wide(lesser(unit + more, u32(max(plan.keys // lanes - 1, 0)))): lanes})
+            if not is_multiple(plan.keys, self.keys_at_once):
+                at = Linear(0, {w.wide(lesser(unit + more, w.count(plan.keys // lanes - 1))): lanes})
             w.e.variables[plan.query_at] = scalar(Linear(0, {w.wide(row): 1}))
             w.e.variables[key] = scalar(at)
             w.e.variables[total] = w.vector(raw[number : number + lanes]) if lanes > 1 else raw[number]

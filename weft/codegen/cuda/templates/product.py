@@ -71,7 +71,7 @@ class ProductWriter:
         self.together = plan.a.taps_together(self.tile) if isinstance(plan.a, Window) else 1
         self.line = ROW_BYTES // self.together  # bytes of a row of the first operand that lie together
         down, across = plan.tiles
-        self.tiles = u32(down * across * plan.batch)
+        self.tiles = w.count(down * across * plan.batch)
         self.k_blocks = plan.k_blocks * len(plan.passes)
 
     def write(self) -> None:
@@ -106,7 +106,7 @@ class ProductWriter:
     def _own_blocks(self) -> tuple[Expr, Expr]:
         """The first of the blocks of k that fall to this block of threads, and the one after the last."""
         if self.tile.split == 1:
-            return u32(0), u32(self.k_blocks)
+            return u32(0), self.w.count(self.k_blocks)
         ends = [split_bound(self.rank + more, self.tile.split, u32(self.k_blocks)) for more in (0, 1)]
         return self.w.let("first", ends[0]), self.w.let("last", ends[1])
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ....base.dtype import DType
 from ....te.expr import Expr, Ramp, Var, all_of, as_expr, cast, widen
+from ....te.extents import is_multiple, may_exceed
 from ....te.linear import Linear, scalar
 from ....te.tensor_cores.layouts import PANEL_BYTES, PANEL_ROWS, WARPGROUP, accumulator_row, lesser, matrix_address
 from ....te.tensor_cores.product import Product, Summed
@@ -44,11 +45,11 @@ class Sums:
         there are rows or columns that the result has not, others are read for them."""
         lanes, plan, w = len(sums), self.plan, self.w
         value, column, total, other = self._form(lanes)
-        if plan.rows % self.tile_rows and self._reads:
-            row = lesser(row, u32(plan.rows - 1))
+        if self._reads and not is_multiple(plan.rows, self.tile_rows):
+            row = lesser(row, w.count(plan.rows - 1))
         at = Linear(more, {w.wide(unit): lanes})
-        if plan.columns % self.tile_width and self._reads:
-            at = Linear(0, {w.wide(lesser(unit + more // lanes, u32(plan.columns // lanes - 1))): lanes})
+        if self._reads and not is_multiple(plan.columns, self.tile_width):
+            at = Linear(0, {w.wide(lesser(unit + more // lanes, w.count(plan.columns // lanes - 1))): lanes})
         w.e.variables[plan.row_at] = scalar(Linear(0, {w.wide(row): 1}))
         w.e.variables[column] = scalar(at)
         w.e.variables[total] = w.vector(sums) if lanes > 1 else sums[0]
@@ -134,10 +135,10 @@ def store_pairs(sums: GroupSums, values: Sequence[Value]) -> None:
 
 def _inside(sums: GroupSums, row: Expr, column: Expr) -> Expr | None:
     plan, asked = sums.plan, None
-    if plan.rows % plan.tile.rows:
-        asked = row < plan.rows
-    if plan.columns % plan.tile.width:
-        within = column < plan.columns
+    if not is_multiple(plan.rows, plan.tile.rows):
+        asked = row < sums.w.count(plan.rows)
+    if not is_multiple(plan.columns, plan.tile.width):
+        within = column < sums.w.count(plan.columns)
         asked = within if asked is None else asked & within
     return asked
 
@@ -147,9 +148,9 @@ def _address(sums: Sums, row: Expr, unit: Expr, lanes: int) -> Value:
     w, plan, b = sums.w, sums.plan, sums.w.b
     start = address_of(sums.frame, plan.store.buffer)
     line = w.wide(row)
-    if plan.batch > 1:
-        line = b.binary("add", line, b.binary("mul", w.wide(sums.batch), b.const("i64", 1, plan.rows)))
-    offset = b.binary("mul", line, b.const("i64", 1, plan.columns * sums.dtype.itemsize))
+    if may_exceed(plan.batch, 1):
+        line = b.binary("add", line, b.binary("mul", w.wide(sums.batch), w.long(plan.rows)))
+    offset = b.binary("mul", line, w.long(plan.columns * sums.dtype.itemsize))
     within = b.binary("mul", w.wide(unit), b.const("i64", 1, lanes * sums.dtype.itemsize))
     return b.binary("add", b.binary("add", start, offset), within)
 
@@ -192,11 +193,11 @@ def finish_runs(
     w, across = sums.w, sums.tile_width // lanes
     runs = rows * across
     turns = -(-runs // threads)
-    last = w.let("last", u32(sums.plan.columns // lanes) - sums.column // lanes)
+    last = w.let("last", w.count(sums.plan.columns // lanes) - sums.column // lanes)
 
     def one(number: Expr) -> None:
         own_row, run = w.let("own_row", number // across), w.let("run", number % across)
-        asked = [] if whole else [first_row + own_row < sums.plan.rows, run < last]
+        asked = [] if whole else [first_row + own_row < w.count(sums.plan.rows), run < last]
         asked += [number < runs] if runs % threads else []
         _finish_run(sums, first_row + own_row, run, lanes, lambda: total(own_row, run), asked)
 

@@ -7,10 +7,13 @@ stored by columns; those of 32 bits in pairs of keys, as sums come in pairs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
+from typing import Any
 
 from ....base.cuda_target import CudaTarget
 from ....te.expr import Expr, select
+from ....te.extents import Extent, divisor, is_multiple
 from ....te.loops import Kernel
 from ....te.tensor_cores.attention import Seen
 from ....te.tensor_cores.fragments import BLOCK_ROWS, K_STEPS, Layout
@@ -73,15 +76,26 @@ class WarpAttentionWriter(OnlineSoftmax):
 
     # Copies
 
-    def _copier(self, seen: Seen, layout: Layout, panels: int, rows: int, columns: int, first: Expr) -> MatrixCopier:
-        w, b, size = self.w, self.w.b, self.tile.item_bytes
-        start = b.binary("add", address_of(self.frame, seen.buffer), b.const("i64", 1, seen.start * size))
-        for index, step in zip(self.batch, seen.steps):
-            start = b.binary("add", start, b.binary("mul", w.wide(index), b.const("i64", 1, step * size)))
-        aligned = gcd(*(number * size for number in (seen.start, *seen.steps[:-1], columns)))
+    def _copier(
+        self, seen: Seen, layout: Layout, panels: int, rows: int | Extent, columns: int, first: Expr
+    ) -> MatrixCopier:
+        w, size = self.w, self.tile.item_bytes
+        start = self._start(seen, self.batch)
+        aligned = gcd(*(divisor(number) * size for number in (seen.start, *seen.steps[:-1], columns)))
         lines = Lines(rows, columns, seen.steps[-2] * size, aligned)
         threads = self.thread_number, self.tile.threads
         return MatrixCopier(w, *threads, layout, panels, start, lines, first, u32(0), down=True)
+
+    def _start(self, seen: Seen, index: Sequence[Expr]) -> Value:
+        """Where what has an index along the first axes begins."""
+        w, b = self.w, self.w.b
+        start = b.binary("add", address_of(self.frame, seen.buffer), self._bytes(seen.start))
+        for at, step in zip(index, seen.steps):
+            start = b.binary("add", start, b.binary("mul", w.wide(at), self._bytes(step)))
+        return start
+
+    def _bytes(self, elements: Any) -> Value:
+        return self.w.long(elements * self.tile.item_bytes)
 
     def _issue(self, stage: Expr, block: Expr) -> None:
         self.copiers[0].issue(stage, block)
@@ -165,11 +179,11 @@ class WarpAttentionWriter(OnlineSoftmax):
         """Pairs of neighbours, where all of them are aligned; else one by one."""
         w, plan, out, size = self.w, self.plan, self.plan.out, self.tile.item_bytes
         numbers = (out.start, *out.steps[:-1], plan.values)
-        lanes = PAIR if all(number % PAIR == 0 for number in numbers) else 1
+        lanes = PAIR if all(is_multiple(number, PAIR) for number in numbers) else 1
         column = w.let("column", self.lane % 4 * PAIR)
         for half in range(2):
             start = self._row_of_result(self.rows[half])
-            inside = self.rows[half] < plan.queries
+            inside = self.rows[half] < w.count(plan.queries)
             for block in range(len(finished) // 4):
                 for more in range(0, PAIR, lanes):
                     first = 4 * block + 2 * half + more
@@ -181,8 +195,5 @@ class WarpAttentionWriter(OnlineSoftmax):
 
     def _row_of_result(self, row: Expr) -> Value:
         """Where the first columns of this thread in a row of the result are."""
-        w, b, out, size = self.w, self.w.b, self.plan.out, self.tile.item_bytes
-        start = b.binary("add", address_of(self.frame, out.buffer), b.const("i64", 1, out.start * size))
-        for index, step in zip((*self.batch, row), out.steps):
-            start = b.binary("add", start, b.binary("mul", w.wide(index), b.const("i64", 1, step * size)))
-        return b.binary("add", start, w.wide(self.lane % 4 * (PAIR * size)))
+        start = self._start(self.plan.out, (*self.batch, row))
+        return self.w.b.binary("add", start, self.w.wide(self.lane % 4 * (PAIR * self.tile.item_bytes)))

@@ -10,6 +10,7 @@ from math import gcd
 from typing import NamedTuple
 
 from ....te.expr import Expr, select
+from ....te.extents import Extent, is_multiple
 from ....te.tensor_cores.fragments import CHUNKS, Layout
 from ....te.tensor_cores.layouts import CHUNK_BYTES, ROW_BYTES, window_origin
 from ....te.tensor_cores.product import Window
@@ -34,10 +35,10 @@ class Copier:
         self.along = w.let("along", chunk * (CHUNK_BYTES // layout.item_bytes))  # the first element within a line
         self.to = w.let("to", layout.permuted(self.line * ROW_BYTES + chunk * CHUNK_BYTES))
 
-    def advanced(self, base: Value, number: Expr, size: int) -> Value:
+    def advanced(self, base: Value, number: Expr, size: int | Extent) -> Value:
         """An address, so many elements of a size further."""
         b = self.w.b
-        return b.binary("add", base, b.binary("mul", self.w.wide(number), b.const("i64", 1, size)))
+        return b.binary("add", base, b.binary("mul", self.w.wide(number), self.w.long(size)))
 
     def copy(self, to: Expr, lines: int, piece: int, size: int, source: Value, *asked: Expr | None) -> None:
         """A piece of a chunk, where all that is asked holds."""
@@ -51,9 +52,9 @@ class Lines(NamedTuple):
     """A matrix in memory as lines: their number and elements, bytes from one to the next, and bytes that all of their
     beginnings and ends are multiples of."""
 
-    number: int
-    elements: int
-    step: int
+    number: int | Extent
+    elements: int | Extent
+    step: int | Extent
     aligned: int
 
 
@@ -67,8 +68,8 @@ class MatrixCopier(Copier):
     ) -> None:  # fmt: skip
         super().__init__(w, thread, threads, layout, panels)
         self.lines, self.down, self.size = lines, down, gcd(CHUNK_BYTES, lines.aligned)
-        self.checks_lines = lines.number % layout.lines != 0
-        self.checks_elements = lines.elements % (panels * self.depth) != 0
+        self.checks_lines = not is_multiple(lines.number, layout.lines)
+        self.checks_elements = not is_multiple(lines.elements, panels * self.depth)
         self.line, self.along = w.let("line", self.line + line), w.let("along", self.along + along)
         self.source = self.advanced(self.advanced(base, self.line, lines.step), self.along, self.item_bytes)
 
@@ -76,18 +77,24 @@ class MatrixCopier(Copier):
         """Copies of a block, to a stage whose part for this operand begins there."""
         w, b, step = self.w, self.w.b, self.size // self.item_bytes
         to = w.let("to", to + self.to)
-        source = self.advanced(self.source, block, self.layout.lines * self.lines.step if self.down else ROW_BYTES)
+        source = self.advanced(self.source, block, self.lines.step * self.layout.lines if self.down else ROW_BYTES)
         done = w.let("done", block * (self.layout.lines if self.down else self.depth))
         line, along = (self.line + done, self.along) if self.down else (self.line, self.along + done)
         for first in self.turns:
             panel, below = divmod(first, self.layout.lines)
-            in_lines = line + below < self.lines.number if self.checks_lines else None
+            in_lines = line + below < w.count(self.lines.number) if self.checks_lines else None
             for piece in range(CHUNK_BYTES // self.size):
                 more = panel * self.depth + piece * step
-                in_elements = along + more < self.lines.elements if self.checks_elements else None
-                offset = below * self.lines.step + panel * ROW_BYTES + piece * self.size
-                address = b.binary("add", source, b.const("i64", 1, offset))
+                in_elements = along + more < w.count(self.lines.elements) if self.checks_elements else None
+                address = b.binary("add", source, self._offset(below, panel * ROW_BYTES + piece * self.size))
                 self.copy(to, first, piece, self.size, address, in_lines, in_elements)
+
+    def _offset(self, lines: int, more: int) -> Value:
+        """Bytes from a thread's first line to a later one."""
+        w, b, step = self.w, self.w.b, self.lines.step
+        if not isinstance(step, Extent):
+            return w.long(lines * step + more)
+        return b.binary("add", b.binary("mul", w.long(step), w.long(lines)), w.long(more))
 
 
 class WindowCopier(Copier):
@@ -95,7 +102,7 @@ class WindowCopier(Copier):
 
     def __init__(
         self, w: Writer, thread: Expr, threads: int, layout: Layout,
-        base: Value, window: Window, row: Expr, extent: int,
+        base: Value, window: Window, row: Expr, extent: int | Extent,
     ) -> None:  # fmt: skip
         super().__init__(w, thread, threads, layout)
         self.window, self.base = window, base
@@ -108,8 +115,8 @@ class WindowCopier(Copier):
             picture, top, left = window_origin(pixel, window.image, window.strides, window.pads)
             top, left = w.let("top", top), w.let("left", left)
             first = w.let("first", ((picture * height + top) * width + left) * channels)
-            if extent % layout.lines:
-                top = w.let("top", select(pixel < extent, top, u32(FAR)))
+            if not is_multiple(extent, layout.lines):
+                top = w.let("top", select(pixel < w.count(extent), top, u32(FAR)))
             self.origins.append((top, left, first))
 
     def issue(self, to: Expr, block: Expr) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ....base.cuda_target import CudaTarget
 from ....te.expr import Expr, select
+from ....te.extents import Extent, divisor, is_multiple
 from ....te.loops import Kernel
 from ....te.tensor_cores.fragments import BLOCK_COLUMNS, BLOCK_ROWS, K_STEPS, Layout, sum_column, sum_row
 from ....te.tensor_cores.layouts import ROW_BYTES, WARP
@@ -70,18 +71,19 @@ class WarpProductWriter:
                 continue
             base = self._matrix(base, side, batch, extent * plan.depth * size)
             inner, outer = (extent, plan.depth) if side.turned else (plan.depth, extent)
-            lines, panels = Lines(outer, inner, inner * size, inner * size), rows // layout.lines
+            lines = Lines(outer, inner, inner * size, divisor(inner * size))
+            panels = rows // layout.lines
             at = (u32(0), first) if side.turned else (first, u32(0))
             made.append(MatrixCopier(*common, layout, panels, base, lines, *at, down=side.turned))
         return made
 
-    def _matrix(self, base: Value, side: Operand, batch: Expr, size: int) -> Value:
+    def _matrix(self, base: Value, side: Operand, batch: Expr, size: int | Extent) -> Value:
         """Where the matrix begins that a product takes."""
         if side.matrix is None:
             return base
         b = self.w.b
         number = self.w.wide(self.w.number_at(side.matrix, self.plan.batch_at, batch))
-        return b.binary("add", base, b.binary("mul", number, b.const("i64", 1, size)))
+        return b.binary("add", base, b.binary("mul", number, self.w.long(size)))
 
     # Products
 
@@ -90,17 +92,21 @@ class WarpProductWriter:
         w, plan, ring = self.w, self.plan, self.plan.ring
         ahead, size = ring.stages - 1, self.tile.stage_bytes
         for stage in range(ahead):
-            if stage < plan.k_blocks:
+            if isinstance(plan.k_blocks, Extent):
+                with w.when(w.count(plan.k_blocks) > stage):
+                    self._issue(copiers, self.base + stage * size, u32(stage))
+            elif stage < plan.k_blocks:
                 self._issue(copiers, self.base + stage * size, u32(stage))
             w.asm(warp_asm.COMMIT)
         left, right = self._lane_starts()
         names = [f"sum{number}" for number in range(self.tile.sums)]
         state: dict[str, Any] = dict.fromkeys(names, w.b.const("float", 1, 0.0))
         state |= {"block": u32(0), "read": u32(0), "written": u32(ahead * size)}
-        with w.repeat(lambda k: k.block < plan.k_blocks, **state) as k:
+        blocks = w.count(plan.k_blocks)
+        with w.repeat(lambda k: k.block < blocks, **state) as k:
             w.asm(f"{warp_asm.landed(ring.stages - 2)}\nbar.sync 0;")
             following = w.let("following", k.block + ahead)
-            with w.when(following < plan.k_blocks):
+            with w.when(following < blocks):
                 self._issue(copiers, self.base + k.written, following)
             w.asm(warp_asm.COMMIT)
             old = [w.value(k.carried[name]) for name in names]
@@ -171,7 +177,7 @@ class WarpProductWriter:
         def total(row: Expr, run: Expr) -> list[Value]:
             return self._run(w.let("at", self.base + row * line + run * (self.plan.lanes * WORD)))
 
-        whole = self.plan.rows % tile.rows == 0 and self.plan.columns % tile.width == 0
+        whole = is_multiple(self.plan.rows, tile.rows) and is_multiple(self.plan.columns, tile.width)
         threads = self.thread_number, tile.threads
         finish_runs(sums, *threads, tile.rows, self.plan.lanes, sums.row, total, whole, MOST_AT_ONCE)
 

@@ -10,6 +10,7 @@ from typing import cast
 from ....base.dtype import DTYPES, DType
 from ....te.expr import Expr, Var, as_expr
 from ....te.expr import cast as as_dtype_of
+from ....te.extents import Extent
 from ....te.linear import Linear, scalar
 from ...builder import Builder, Value
 from ...expressions import Expressions
@@ -70,6 +71,14 @@ class Writer:
     def wide(self, operand: Expr) -> Value:
         """A uint32 as a number of 64 bits."""
         return self.b.convert("zext", self.value(operand), "i64")
+
+    def count(self, size: int | Extent) -> Expr:
+        """A size among numbers of threads: one that is open follows from the kernel's scalars."""
+        return self.let("count", as_dtype_of(size.expr, UINT32)) if isinstance(size, Extent) else u32(size)
+
+    def long(self, size: int | Extent) -> Value:
+        """A size as a number of 64 bits."""
+        return self.value(size.expr) if isinstance(size, Extent) else self.b.const("i64", 1, size)
 
     def let(self, name: str, expression: Expr) -> Var:
         """A name for what an expression is here."""
