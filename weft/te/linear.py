@@ -129,7 +129,7 @@ class LinearForms:
         known = self._known
         if id(root) in known:
             return known[id(root)]
-        if root.dtype != INT64:
+        if root.dtype is not INT64 and root.dtype != INT64:
             return None
         stack = [root]
         while stack:
@@ -137,7 +137,7 @@ class LinearForms:
             summands = parts(expr) if type(expr) in _SUMS else ()
             waiting = [part for part in summands if id(part) not in known]
             if waiting:
-                stack.extend(waiting)
+                stack += waiting
             else:
                 self.learn(stack.pop(), _form(expr, [known[id(part)] for part in summands]))
         return known[id(root)]
@@ -173,19 +173,20 @@ def _form(expr: Expr, inner: list[Affine[Expr] | None]) -> Affine[Expr] | None:
 
 
 def _sum(expr: Expr, inner: list[Affine[Expr]]) -> Affine[Expr] | None:
-    match expr, inner:
-        case Unary(op="neg"), [a]:
-            return a.times(-1)
-        case Binary(op="add" | "sub" as op), [a, b]:
-            return a.plus(b, 1 if op == "add" else -1)
-        case Binary(op="mul"), [a, b] if _is_number(b):
-            return a.times(b.base.constant)
-        case Binary(op="mul"), [a, b] if _is_number(a):
-            return b.times(a.base.constant)
-        case Ramp(), [a, b] if _is_number(b) and a.lanes == 1:
-            return Affine(a.base, b.base, expr.lanes)
-        case Broadcast(), [a]:
-            return Affine(a.base, ZERO, expr.lanes)
+    a, b = inner[0], inner[-1]
+    if isinstance(expr, Binary):
+        if expr.op == "add":
+            return a.plus(b)
+        if expr.op == "sub":
+            return a.plus(b, -1)
+        if expr.op == "mul" and (_is_number(a) or _is_number(b)):
+            return a.times(b.base.constant) if _is_number(b) else b.times(a.base.constant)
+    elif isinstance(expr, Unary):
+        return a.times(-1) if expr.op == "neg" else None
+    elif isinstance(expr, Ramp):
+        return Affine(a.base, b.base, expr.lanes) if _is_number(b) and a.lanes == 1 else None
+    elif isinstance(expr, Broadcast):
+        return Affine(a.base, ZERO, expr.lanes)
     return None
 
 

@@ -51,7 +51,8 @@ class _Widening:
     def __init__(self, var: Var, lanes: int, ranges: Ranges) -> None:
         self.var = var
         self.lanes = lanes
-        self.ranges = ranges
+        self.prove = Simplifier(ranges)
+        self.simplify = Simplifier({})
         self.lane = Ramp(as_expr(0), as_expr(1), lanes)
         self.values: dict[Var, Expr] = {var: self.lane}
         self.private: dict[Buffer, Buffer] = {}
@@ -92,7 +93,7 @@ class _Widening:
             case Seq(body=body):
                 self._sequence(list(body), [mask] * len(body))
             case Prefetch():
-                indices = [_first_lane(self.expr(index, mask)) for index in node.indices]
+                indices = [self._first_lane(self.expr(index, mask)) for index in node.indices]
                 known = [index for index in indices if index is not None]
                 whole = len(known) == len(indices)
                 self.done.append(replace(node, indices=tuple(known)) if whole else Seq(()))
@@ -209,12 +210,19 @@ class _Widening:
         """Whether an access is inside its buffer whatever the mask says."""
         if not isinstance(source, Buffer):
             return False
-        prove = Simplifier(self.ranges)
         for index, extent in zip(indices, source.shape):
-            low, high = prove.interval(prove(index))
+            low, high = self.prove.interval(self.prove(index))
             if low < 0 or not isinstance(extent, Const) or high >= extent.value:
                 return False
         return True
+
+    def _first_lane(self, index: Expr) -> Expr | None:
+        simple = self.simplify(index)
+        if isinstance(simple, Ramp):
+            return simple.base
+        if isinstance(simple, Broadcast):
+            return simple.value
+        return simple if simple.lanes == 1 else None
 
     def _store(self, node: Store, mask: Expr | None) -> Stmt:
         rank = node.buffer.rank
@@ -237,15 +245,6 @@ class _Widening:
                 raise Unsupported(f"a masked store into the scalar {buffer.name}")
         guard = None if guard is None else widen(guard, lanes)
         return Store(buffer, tuple(indices), widen(value, lanes), guard)
-
-
-def _first_lane(index: Expr) -> Expr | None:
-    simple = simplify(index)
-    if isinstance(simple, Ramp):
-        return simple.base
-    if isinstance(simple, Broadcast):
-        return simple.value
-    return simple if simple.lanes == 1 else None
 
 
 def _rejoined(condition: Expr, sides: Stmt, count: int) -> Stmt:

@@ -175,9 +175,10 @@ def in_order(roots: Iterable[Node], known: Container[int] = ()) -> list[tuple[An
             continue
         seen.add(key)
         inner = _PARTS[type(node)](node)
-        if inner:
+        waiting = [part for part in inner[::-1] if id(part) not in seen]
+        if waiting:
             stack.append((node, inner))
-            stack.extend(inner[::-1])
+            stack += waiting
         else:
             found.append((node, inner))
     return found
@@ -263,8 +264,11 @@ class Interner:
         if id(root) in kept:
             return root
         inner = _PARTS[type(root)](root)
-        if all([id(part) in kept for part in inner]):
-            return cast(N, self._representative(root, inner))
+        for part in inner:
+            if id(part) not in kept:
+                break
+        else:
+            return self._representative(root, inner)  # type: ignore[return-value]
         done: dict[int, Node] = {}
         stack: list[Node] = [root]
         while stack:
@@ -281,8 +285,12 @@ class Interner:
     def _representative(self, node: Node, inner: Sequence[Node]) -> Node:
         """Of a node whose parts are representatives."""
         kind = type(node)
-        facts = _FACTS.get(kind)
-        key = (kind, None if facts is None else facts(node), *map(id, inner))
+        key: tuple[Any, ...]
+        if kind is Binary:  # most are
+            key = (kind, node.op, id(inner[0]), id(inner[1]))  # type: ignore[union-attr]
+        else:
+            facts = _FACTS.get(kind)
+            key = (kind, None if facts is None else facts(node), *map(id, inner))
         representative = self._known.setdefault(key, node)
         self._kept[id(representative)] = representative
         return representative
