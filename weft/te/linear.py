@@ -67,6 +67,8 @@ class Linear(NamedTuple, Generic[T]):
 
     def wrapped(self) -> Linear[T]:
         """The same modulo 2**64."""
+        if all([-(2**63) <= number < 2**63 for number in (self.constant, *self.terms.values())]):
+            return self
         return Linear(wrapped(self.constant), {t: w for t, c in self.terms.items() if (w := wrapped(c))})
 
 
@@ -78,8 +80,9 @@ class Affine(NamedTuple, Generic[T]):
     lanes: int
 
     def plus(self, other: Affine[T], factor: int = 1) -> Affine[T]:
-        stride = self.stride.plus(other.stride, factor)
-        return Affine(self.base.plus(other.base, factor), stride, max(self.lanes, other.lanes))
+        lanes = self.lanes if self.lanes > other.lanes else other.lanes
+        stride = self.stride if lanes == 1 else self.stride.plus(other.stride, factor)
+        return Affine(self.base.plus(other.base, factor), stride, lanes)
 
     def times(self, factor: int) -> Affine[T]:
         return Affine(self.base.times(factor), self.stride.times(factor), self.lanes)

@@ -203,6 +203,39 @@ def rewrite(root: N, rule: Callable[[Any], Any]) -> N:
     return cast(N, done[id(root)])
 
 
+def statements_in(node: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside a statement, in order."""
+    return _STATEMENTS_IN[type(node)](node)
+
+
+_STATEMENTS_IN: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    For: lambda s: (s.body,),
+    While: lambda s: (s.body,),
+    Let: lambda s: (s.body,),
+    Alloc: lambda s: (s.body,),
+    If: lambda s: (s.then, *_optional(s.otherwise)),
+    Seq: lambda s: s.body,
+    Product: lambda s: (s.store,),
+    WarpProduct: lambda s: (s.store,),
+    Attention: lambda s: (s.store,),
+    WarpAttention: lambda s: (s.store,),
+    **dict.fromkeys((Store, Prefetch, TileStep, Barrier, Exchange), lambda s: ()),
+}
+
+
+def rewrite_statements(root: Stmt, rule: Callable[[Any], Any]) -> Stmt:
+    """The same as `rewrite` for a rule about statements, which are few beside the expressions in them."""
+    order = [root]
+    for node in order:
+        order += statements_in(node)
+    done: dict[int, Stmt] = {}
+    for node in reversed(order):
+        if id(node) not in done:
+            new = [done.get(id(part), part) for part in _PARTS[type(node)](node)]
+            done[id(node)] = rule(with_parts(node, new))
+    return done[id(root)]
+
+
 def substitute(root: N, values: Mapping[Var, Expr]) -> N:
     """The node with variables replaced. What the values themselves contain is left alone.
 
