@@ -22,6 +22,7 @@ from .llvm_types import register_type
 from .memory import Access, Place
 
 _Rule = Callable[..., Index]
+_Step = tuple[_Rule, Expr, list[int]]  # how, what, and which steps before it give its parts
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
@@ -36,11 +37,22 @@ class Expressions:
         self.nonnegative: set[str] = set()
         self._forms = LinearForms()
         self._plans: dict[int, tuple[_Rule, tuple[Expr, ...]]] = {}
+        self._steps: dict[int, list[_Step]] = {}
+        self._places: dict[tuple[int, int], tuple[Affine[Expr] | None, tuple[Expr, ...], Any]] = {}
 
     def index(self, root: Expr) -> Index:
         """The value of an expression; int64 ones as an Affine when they are one."""
+        steps = self._steps.get(id(root)) or self._steps_to(root)
+        found: list[Index] = []
+        for rule, expr, inner in steps:
+            found.append(rule(self, expr, *[found[number] for number in inner]))
+        return found[-1]
+
+    def _steps_to(self, root: Expr) -> list[_Step]:
+        """What is evaluated for an expression, in order: code of unrolled loops evaluates it again in each turn."""
         plans = self._plans
-        done: dict[int, Index] = {}
+        steps: list[_Step] = []
+        done: dict[int, int] = {}
         stack = [root]
         while stack:
             expr = stack[-1]
@@ -51,11 +63,13 @@ class Expressions:
             rule, inner = plans.get(key) or self._plan(expr)
             waiting = [part for part in inner if id(part) not in done]
             if waiting:
-                stack.extend(waiting)
+                stack += waiting
                 continue
             stack.pop()
-            done[key] = rule(self, expr, *[done[id(part)] for part in inner])
-        return done[id(root)]
+            done[key] = len(steps)
+            steps.append((rule, expr, [done[id(part)] for part in inner]))
+        self._steps[id(root)] = steps
+        return steps
 
     def _plan(self, expr: Expr) -> tuple[_Rule, tuple[Expr, ...]]:
         """How an expression is evaluated, and what has to be evaluated before."""
@@ -85,13 +99,20 @@ class Expressions:
 
     def access(self, buffer: Buffer, indices: Sequence[Expr]) -> Access:
         """Where a store or prefetch goes: evenly spaced elements if it can be told, else all the indices."""
-        form = self._forms.flat(indices, buffer.strides)
+        key = id(buffer), id(indices)
+        if key not in self._places:
+            flat = self._forms.flat(indices, buffer.strides)
+            kept = buffer, indices  # ids are keys only as long as what they are of lives
+            self._places[key] = flat, () if flat is None else _opaque(flat), kept
+        form, opaque, _ = self._places[key]
         if form is None:
             return [self.index(index) for index in indices]
-        return self.bound(form, [self.index(term) for term in _opaque(form)])
+        return self.bound(form, [self.index(term) for term in opaque])
 
     def bound(self, form: Affine[Expr], opaque: Iterable[Index]) -> Affine[Value]:
         """The form over what variables stand for now, and over the values of the other terms."""
+        if not form.base.terms:
+            return form  # type: ignore[return-value]
         values = iter(opaque)
         terms = [_base_of(_var(self, t) if type(t) is Var else next(values)) for t in form.base.terms]
         return Affine(form.base.substitute(terms), Linear(form.stride.constant, {}), form.lanes)

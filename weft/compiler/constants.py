@@ -69,7 +69,9 @@ class SharedConstants:
         missing = [position for position, value in enumerate(found) if value is None]
         if missing:
             cut = part.replace(outputs=[part.outputs[position] for position in missing], attrs={}).trimmed()
-            for position, value, is_fresh in zip(missing, *constant_values(cut, known)):
+            values, fresh = constant_values(cut, known)
+            for position, is_fresh in zip(missing, fresh):
+                value = values.pop(0)  # what is copied goes at once: all copies beside all originals are much memory
                 owned = found[position] = value if is_fresh else array(value).numpy()
                 if keys[position] is not None:
                     self._computed[keys[position]] = owned

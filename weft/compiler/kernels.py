@@ -17,6 +17,7 @@ from ..base.file_cache import file_cache
 from ..base.forks import held_lock
 from ..base.plan import KernelCode
 from ..base.target import Target
+from ..core.bulk import collector_paused
 from ..te.loops import Kernel
 from ..te.printer import show
 from .backends import backend_of
@@ -31,6 +32,7 @@ class _Emitted(NamedTuple):
     text: str
 
 
+@collector_paused
 def _emit(kernel: Kernel, target: Target) -> _Emitted:
     """A kernel as text. What it goes through is printed where WEFT_DEBUG says so."""
     text = backend_of(target).codegen.emit(replace(kernel, name="kernel"), target)

@@ -27,6 +27,7 @@ from ..base.forks import renewed_lock
 from ..base.shape import Dim, Shape, StaticShape, freed, is_static, show_dims
 from ..base.shown import as_html, bytes_text
 from ..base.target import Target
+from ..core.bulk import collector_paused
 from ..runtime.artifact import LoadedModel, load, save_program
 from ..runtime.bound import BoundStep, bound_input
 from ..runtime.executor import Executor, zeros
@@ -146,6 +147,7 @@ def opened(model: Any, **options: Any) -> CompiledModel:
     return made
 
 
+@collector_paused
 def _opening() -> Any:
     """The compiler, which is loaded where something is compiled."""
     return import_module(".opening", __package__)

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..base.errors import FormatError, InvalidValue, NotFound, Unsupported
 from ..base.ndarray import NDArray
 from ..base.shape import Dim
+from ..core.bulk import collector_paused
 from ..core.symbol import Symbol
 
 # end of the name -> (module, function); the first that fits is loaded when a file is opened
@@ -34,6 +35,7 @@ Shapes = Mapping[str, Sequence[Dim]]
 Importer = Callable[..., tuple[Symbol, dict[str, NDArray]]]
 
 
+@collector_paused
 def from_file(path: Path, shape: Shapes | None = None, name: str = "") -> tuple[Symbol, dict[str, NDArray]]:
     """The Symbol and parameters of a model file, which may have had another name."""
     _check_file(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from ..te.expr import Const, Expr, Load, Var
 from ..te.linear import Affine, Linear, LinearForms
@@ -35,17 +36,24 @@ def _of_variables(form: Affine[Expr] | None) -> Linear[Var] | None:
 
 def step(access: Load | Store, var: Var) -> int | None:
     """How many elements further an access is when the variable grows by one; None: it depends."""
-    total, forms = 0, LinearForms()
-    for index, stride in zip(access.indices, accessed(access).strides):
-        form = forms.of(index)
-        terms: Mapping[Expr, int] = {index: 1} if form is None else form.base.terms
-        if not all(term is var or free_of(term, [var]) for term in terms):
-            return None
+    total = 0
+    for terms, stride in zip(_terms(access), accessed(access).strides):
+        for term in terms:
+            if term is not var and type(term) is not Var and not free_of(term, [var]):
+                return None
         if var in terms:
             if not isinstance(stride, Const):
                 return None
             total += terms[var] * int(stride.value)
     return total
+
+
+@lru_cache(64)  # schedules ask about one load after the other, and of each for several variables
+def _terms(access: Load | Store) -> list[Mapping[Expr, int]]:
+    """The sums that the indices are."""
+    forms = LinearForms()
+    found = [(index, forms.of(index)) for index in access.indices]
+    return [{index: 1} if form is None else form.base.terms for index, form in found]
 
 
 def continues(place: Linear[Var], outer: Var, inner: Var, extent: int) -> bool:

@@ -58,12 +58,12 @@ def _accumulators(loop: For) -> list[Buffer]:
     inner = list(statements(loop))
     own = {s.buffer for s in inner if isinstance(s, Alloc)}
     stores = [s for s in inner if isinstance(s, Store) and s.buffer.scope == "register"]
-    found = dict.fromkeys(s.buffer for s in stores if s.buffer not in own)
+    others = {s.buffer for s in stores if not adds(s)}
+    found = dict.fromkeys(s.buffer for s in stores if s.buffer not in own and s.buffer not in others)
+    if not found:
+        return []
     read = {load.source for load in postorder(_other_values(inner)) if isinstance(load, Load)}
-    for stored in list(found):
-        if stored in read or not all(adds(s) for s in stores if s.buffer is stored):
-            del found[stored]
-    return list(found)
+    return [stored for stored in found if stored not in read]
 
 
 def _other_values(inner: Sequence[Stmt]) -> list[Expr]:

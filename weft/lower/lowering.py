@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from .. import te
 from ..base.dtype import DType
 from ..base.target import Target
+from ..core.bulk import collector_paused
 from ..core.fused import FusedGroup
 from ..core.ir import Fact, Node, NodeEntry
 from ..core.op import Op
@@ -44,6 +45,7 @@ class Lowering(Generic[T]):
     alignment: int = 1
     chunks: Chunks = PLAIN_CHUNKS
 
+    @collector_paused
     def lower(self, group: FusedGroup, fact: Facts, target: T, strides: Strides | None = None) -> list[LoweredKernel]:
         """The kernels that compute the outputs of a group, in order. Only a group that takes strides
         may have inputs or outputs that are not dense."""

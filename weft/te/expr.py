@@ -163,10 +163,12 @@ class Binary(Expr):
     lanes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        _member(self.op, BINARY)
-        _same_type(self.op, self.a, self.b)
-        object.__setattr__(self, "dtype", self.a.dtype)
-        object.__setattr__(self, "lanes", self.a.lanes)
+        a, b = self.a, self.b
+        if self.op not in BINARY or a.dtype is not b.dtype or a.lanes != b.lanes:
+            _member(self.op, BINARY)
+            _same_type(self.op, a, b)
+        object.__setattr__(self, "dtype", a.dtype)
+        object.__setattr__(self, "lanes", a.lanes)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -332,6 +334,8 @@ def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
     """A number becomes a Const of that dtype (int64, bool or float32 when none is given)."""
     if isinstance(value, Expr):
         return value
+    if type(value) is int and (dtype is None or dtype is INT64):
+        return _index(value)
     if isinstance(value, Symbolic):
         return value.expr if dtype is None else cast(value.expr, dtype)
     if isinstance(value, np.generic):
@@ -339,6 +343,12 @@ def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
     if not isinstance(value, (bool, int, float)):
         raise InvalidType(f"{value!r} is no scalar expression", hint="index tensors: x[i, j]")
     return Const(*_literal(value, dtype or _natural_dtype(value)))
+
+
+@lru_cache(1024)
+def _index(value: int) -> Const:
+    """The same few numbers stand in all index arithmetic."""
+    return Const(*_literal(value, INT64))
 
 
 def _natural_dtype(value: Number) -> DType:
@@ -380,6 +390,8 @@ def const(value: Number, dtype: DType | str) -> Const:
 
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
     """A binary expression; a Python number takes the other side's dtype and lanes."""
+    if isinstance(a, Expr) and isinstance(b, Expr) and a.lanes == b.lanes:
+        return Binary(op, a, b)
     return Binary(op, *_pair(a, b))
 
 

@@ -67,6 +67,8 @@ class Linear(NamedTuple, Generic[T]):
 
     def wrapped(self) -> Linear[T]:
         """The same modulo 2**64."""
+        if all([-(2**63) <= number < 2**63 for number in (self.constant, *self.terms.values())]):
+            return self
         return Linear(wrapped(self.constant), {t: w for t, c in self.terms.items() if (w := wrapped(c))})
 
 
@@ -78,8 +80,9 @@ class Affine(NamedTuple, Generic[T]):
     lanes: int
 
     def plus(self, other: Affine[T], factor: int = 1) -> Affine[T]:
-        stride = self.stride.plus(other.stride, factor)
-        return Affine(self.base.plus(other.base, factor), stride, max(self.lanes, other.lanes))
+        lanes = self.lanes if self.lanes > other.lanes else other.lanes
+        stride = self.stride if lanes == 1 else self.stride.plus(other.stride, factor)
+        return Affine(self.base.plus(other.base, factor), stride, lanes)
 
     def times(self, factor: int) -> Affine[T]:
         return Affine(self.base.times(factor), self.stride.times(factor), self.lanes)
@@ -129,7 +132,7 @@ class LinearForms:
         known = self._known
         if id(root) in known:
             return known[id(root)]
-        if root.dtype != INT64:
+        if root.dtype is not INT64 and root.dtype != INT64:
             return None
         stack = [root]
         while stack:
@@ -137,7 +140,7 @@ class LinearForms:
             summands = parts(expr) if type(expr) in _SUMS else ()
             waiting = [part for part in summands if id(part) not in known]
             if waiting:
-                stack.extend(waiting)
+                stack += waiting
             else:
                 self.learn(stack.pop(), _form(expr, [known[id(part)] for part in summands]))
         return known[id(root)]
@@ -173,19 +176,20 @@ def _form(expr: Expr, inner: list[Affine[Expr] | None]) -> Affine[Expr] | None:
 
 
 def _sum(expr: Expr, inner: list[Affine[Expr]]) -> Affine[Expr] | None:
-    match expr, inner:
-        case Unary(op="neg"), [a]:
-            return a.times(-1)
-        case Binary(op="add" | "sub" as op), [a, b]:
-            return a.plus(b, 1 if op == "add" else -1)
-        case Binary(op="mul"), [a, b] if _is_number(b):
-            return a.times(b.base.constant)
-        case Binary(op="mul"), [a, b] if _is_number(a):
-            return b.times(a.base.constant)
-        case Ramp(), [a, b] if _is_number(b) and a.lanes == 1:
-            return Affine(a.base, b.base, expr.lanes)
-        case Broadcast(), [a]:
-            return Affine(a.base, ZERO, expr.lanes)
+    a, b = inner[0], inner[-1]
+    if isinstance(expr, Binary):
+        if expr.op == "add":
+            return a.plus(b)
+        if expr.op == "sub":
+            return a.plus(b, -1)
+        if expr.op == "mul" and (_is_number(a) or _is_number(b)):
+            return a.times(b.base.constant) if _is_number(b) else b.times(a.base.constant)
+    elif isinstance(expr, Unary):
+        return a.times(-1) if expr.op == "neg" else None
+    elif isinstance(expr, Ramp):
+        return Affine(a.base, b.base, expr.lanes) if _is_number(b) and a.lanes == 1 else None
+    elif isinstance(expr, Broadcast):
+        return Affine(a.base, ZERO, expr.lanes)
     return None
 
 

@@ -36,7 +36,7 @@ from .loops import Stmt
 from .visit import Interner, N, Node, in_order, over, parts, postorder, with_parts, zero
 
 Form = Linear[Expr]
-_OPERATIONS = (Unary, Binary, Compare, Select, Cast)
+_OPERATIONS = frozenset({Unary, Binary, Compare, Select, Cast})
 _INVERSE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 # What a comparison says when every value of a - b lies in an interval.
 _DECIDE: dict[str, Callable[[int, int], bool | None]] = {
@@ -76,17 +76,18 @@ class Simplifier:
 
     def __call__(self, root: N) -> N:
         done = self._done
-        for node, inner in in_order((root,), done):
-            if id(node) not in done:  # by what a rule asked for meanwhile
-                done[id(node)] = self.step(over(node, inner, done))
-                self._kept.append(node)
-        return cast(N, done[id(root)])
+        if id(root) not in done:
+            for node, inner in in_order((root,), done):
+                if id(node) not in done:  # by what a rule asked for meanwhile
+                    done[id(node)] = self.step(over(node, inner, done))
+                    self._kept.append(node)
+        return done[id(root)]  # type: ignore[return-value]
 
     def step(self, node: Node) -> Node:
         """A node over simplified parts, simplified."""
         if not isinstance(node, Expr):
             return self.statement(node)
-        shorter = self._operation(node) if isinstance(node, _OPERATIONS) else None
+        shorter = self._operation(node) if type(node) in _OPERATIONS else None
         return self._intern(self._by_kind(node) if shorter is None else shorter)
 
     def statement(self, node: Stmt) -> Stmt:
@@ -105,8 +106,9 @@ class Simplifier:
     def interval(self, node: Expr) -> Interval:
         """The values an interned integer or bool can have. Its parts' intervals are known, except
         below nodes that a rule has just made, which are few."""
-        if id(node) in self._interval:
-            return self._interval[id(node)]
+        found = self._interval.get(id(node))
+        if found is not None:
+            return found
         for below in postorder((node,), self._interval):
             if isinstance(below, Expr):
                 self._interval[id(below)] = self._make_interval(below)
@@ -142,13 +144,16 @@ class Simplifier:
     def _operation(self, node: Expr) -> Expr | None:
         """An operation on constants is a constant; op(broadcast a, broadcast b) is
         broadcast(op(a, b)), and the same for ramps where it holds."""
-        kinds = {type(part) for part in parts(node)}
+        inner = parts(node)
+        if node.lanes == 1 and type(inner[0]) is not Const:
+            return None
+        kinds = {type(part) for part in inner}
         if kinds == {Const}:
             return folded(node)
         if node.lanes == 1:
             return None
         if kinds == {Broadcast}:
-            scalar = with_parts(node, [cast(Broadcast, part).value for part in parts(node)])
+            scalar = with_parts(node, [cast(Broadcast, part).value for part in inner])
             return Broadcast(self.one(scalar), node.lanes)
         if isinstance(node, Binary) and node.dtype == INT64:
             return self._ramp(node)

@@ -13,7 +13,7 @@ from .expr import Const, Expr, Var, access_lanes
 from .intervals import INDEX, Interval, Ranges
 from .loops import Alloc, For, If, Kernel, Let, Seq, Stmt, Store, While
 from .simplify import Simplifier, known_truth, narrowed
-from .visit import parts
+from .visit import statements_in
 
 K = TypeVar("K", bound=Kernel | Stmt)
 NOTHING = Seq(())
@@ -50,7 +50,7 @@ def statements(root: Stmt) -> Iterator[Stmt]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(part for part in reversed(parts(node)) if not isinstance(part, Expr))
+        stack += statements_in(node)[::-1]
 
 
 def loops_inside(loop: For) -> list[For]:

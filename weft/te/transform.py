@@ -10,7 +10,7 @@ from .loops import For, If, Kernel, Let, LoopKind, Parallel, Stmt
 from .simplify import simplify
 from .simplify_loops import sequence, simplify_statement, statements
 from .vectorise import lower_vector_loop
-from .visit import rewrite, substitute
+from .visit import rewrite, rewrite_statements, substitute
 
 
 def split(body: Stmt, var: Var, factor: int, kind: LoopKind = "serial") -> Stmt:
@@ -34,7 +34,7 @@ def split(body: Stmt, var: Var, factor: int, kind: LoopKind = "serial") -> Stmt:
     outer, inner = Var(f"{var.name}_o"), Var(f"{var.name}_i")
     index = outer * factor + inner
 
-    def rule(node: Expr | Stmt) -> Expr | Stmt:
+    def rule(node: Stmt) -> Stmt:
         if not isinstance(node, For) or node.var is not var:
             return node
         turn = substitute(node.body, {var: index})
@@ -43,7 +43,7 @@ def split(body: Stmt, var: Var, factor: int, kind: LoopKind = "serial") -> Stmt:
         turns = simplify((node.extent + (factor - 1)) // factor)
         return For(outer, turns, For(inner, as_expr(factor), turn, kind))
 
-    return rewrite(body, rule)
+    return rewrite_statements(body, rule)
 
 
 def over_threads(kernel: Kernel) -> Kernel:
@@ -60,13 +60,13 @@ def over_threads(kernel: Kernel) -> Kernel:
 def lower_vectors(kernel: Kernel) -> Kernel:
     """Vector loops become vector expressions, the innermost first; then all is simplified."""
     rule = lambda node: lower_vector_loop(node, kernel) if _is_kind(node, "vector") else node
-    return simplify_statement(replace(kernel, body=rewrite(kernel.body, rule)))
+    return simplify_statement(replace(kernel, body=rewrite_statements(kernel.body, rule)))
 
 
 def expand_unrolled(kernel: Kernel) -> Kernel:
     """Unrolled loops become straight code, one copy per turn; then all is simplified."""
     rule = lambda node: _copies(node) if _is_kind(node, "unroll") else node
-    return simplify_statement(replace(kernel, body=rewrite(kernel.body, rule)))
+    return simplify_statement(replace(kernel, body=rewrite_statements(kernel.body, rule)))
 
 
 def legalise(kernel: Kernel) -> Kernel:

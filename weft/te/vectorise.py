@@ -9,11 +9,12 @@ from dataclasses import replace
 from ..base.dtype import INT64
 from ..base.errors import InvalidValue, Unsupported
 from .expr import Broadcast, Const, Expr, Load, Ramp, Unary, Var, access_lanes, as_expr, binary, widen
-from .intervals import Interval, Ranges
+from .intervals import Interval
+from .linear import LinearForms, expression
 from .loops import Alloc, Barrier, Buffer, Exchange, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, TileStep, While
 from .simplify import Simplifier, simplify
 from .simplify_loops import sequence, statements
-from .visit import loads, masked_load, parts, postorder, substitute, with_parts
+from .visit import in_order, loads, masked_load, over, parts, substitute
 
 _Task = Callable[[], None]
 
@@ -26,9 +27,7 @@ def lower_vector_loop(loop: For, kernel: Kernel) -> Stmt:
     lanes = int(extent.value)
     if lanes <= 1:
         return substitute(loop.body, {loop.var: as_expr(0)}) if lanes == 1 else Seq(())
-    if any(isinstance(node, Expr) and node.lanes > 1 for node in postorder((loop.body,))):
-        raise Unsupported(f"vector loop {loop.var.name} contains vectors", where=kernel.name)
-    return _Widening(loop.var, lanes, _constant_ranges(kernel)).run(loop.body)
+    return _Widening(loop.var, lanes, kernel).run(loop.body)
 
 
 def _constant_ranges(kernel: Kernel) -> dict[Var, Interval]:
@@ -48,10 +47,13 @@ class _Widening:
     """One vector loop. Statements wait on a stack with the mask they are under; finished ones
     stand in `done` until the statement around them takes them."""
 
-    def __init__(self, var: Var, lanes: int, ranges: Ranges) -> None:
+    def __init__(self, var: Var, lanes: int, kernel: Kernel) -> None:
         self.var = var
         self.lanes = lanes
-        self.ranges = ranges
+        self.name = kernel.name
+        self.prove = Simplifier(_constant_ranges(kernel))
+        self.simplify = Simplifier({})
+        self.forms = LinearForms()
         self.lane = Ramp(as_expr(0), as_expr(1), lanes)
         self.values: dict[Var, Expr] = {var: self.lane}
         self.private: dict[Buffer, Buffer] = {}
@@ -92,7 +94,7 @@ class _Widening:
             case Seq(body=body):
                 self._sequence(list(body), [mask] * len(body))
             case Prefetch():
-                indices = [_first_lane(self.expr(index, mask)) for index in node.indices]
+                indices = [self._first_lane(self.expr(index, mask)) for index in node.indices]
                 known = [index for index in indices if index is not None]
                 whole = len(known) == len(indices)
                 self.done.append(replace(node, indices=tuple(known)) if whole else Seq(()))
@@ -173,15 +175,15 @@ class _Widening:
     def expr(self, root: Expr, mask: Expr | None) -> Expr:
         """The expression with lanes wherever it depends on the loop variable."""
         done: dict[int, Expr] = {}
-        for node in postorder((root,)):
-            assert isinstance(node, Expr)
-            inner = [done[id(part)] for part in parts(node)]
-            if isinstance(node, Var):
+        for node, inner in in_order((root,)):
+            if node.lanes > 1:
+                raise Unsupported(f"vector loop {self.var.name} contains vectors", where=self.name)
+            if type(node) is Var:
                 done[id(node)] = self.values.get(node, node)
-            elif isinstance(node, Load):
-                done[id(node)] = self._load(node, inner, mask)
+            elif type(node) is Load:
+                done[id(node)] = self._load(node, [done[id(part)] for part in inner], mask)
             else:
-                done[id(node)] = with_parts(node, inner)
+                done[id(node)] = over(node, inner, done)
         return done[id(root)]
 
     def _load(self, node: Load, inner: list[Expr], mask: Expr | None) -> Expr:
@@ -209,12 +211,22 @@ class _Widening:
         """Whether an access is inside its buffer whatever the mask says."""
         if not isinstance(source, Buffer):
             return False
-        prove = Simplifier(self.ranges)
         for index, extent in zip(indices, source.shape):
-            low, high = prove.interval(prove(index))
+            low, high = self.prove.interval(self.prove(index))
             if low < 0 or not isinstance(extent, Const) or high >= extent.value:
                 return False
         return True
+
+    def _first_lane(self, index: Expr) -> Expr | None:
+        form = self.forms.of(index)
+        if form is not None:
+            return index if index.lanes == 1 else expression(form.base)
+        simple = self.simplify(index)
+        if isinstance(simple, Ramp):
+            return simple.base
+        if isinstance(simple, Broadcast):
+            return simple.value
+        return simple if simple.lanes == 1 else None
 
     def _store(self, node: Store, mask: Expr | None) -> Stmt:
         rank = node.buffer.rank
@@ -237,15 +249,6 @@ class _Widening:
                 raise Unsupported(f"a masked store into the scalar {buffer.name}")
         guard = None if guard is None else widen(guard, lanes)
         return Store(buffer, tuple(indices), widen(value, lanes), guard)
-
-
-def _first_lane(index: Expr) -> Expr | None:
-    simple = simplify(index)
-    if isinstance(simple, Ramp):
-        return simple.base
-    if isinstance(simple, Broadcast):
-        return simple.value
-    return simple if simple.lanes == 1 else None
 
 
 def _rejoined(condition: Expr, sides: Stmt, count: int) -> Stmt:

@@ -175,9 +175,10 @@ def in_order(roots: Iterable[Node], known: Container[int] = ()) -> list[tuple[An
             continue
         seen.add(key)
         inner = _PARTS[type(node)](node)
-        if inner:
+        waiting = [part for part in inner[::-1] if id(part) not in seen]
+        if waiting:
             stack.append((node, inner))
-            stack.extend(inner[::-1])
+            stack += waiting
         else:
             found.append((node, inner))
     return found
@@ -200,6 +201,39 @@ def rewrite(root: N, rule: Callable[[Any], Any]) -> N:
     for node, inner in in_order((root,)):
         done[id(node)] = rule(over(node, inner, done))
     return cast(N, done[id(root)])
+
+
+def statements_in(node: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside a statement, in order."""
+    return _STATEMENTS_IN[type(node)](node)
+
+
+_STATEMENTS_IN: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    For: lambda s: (s.body,),
+    While: lambda s: (s.body,),
+    Let: lambda s: (s.body,),
+    Alloc: lambda s: (s.body,),
+    If: lambda s: (s.then, *_optional(s.otherwise)),
+    Seq: lambda s: s.body,
+    Product: lambda s: (s.store,),
+    WarpProduct: lambda s: (s.store,),
+    Attention: lambda s: (s.store,),
+    WarpAttention: lambda s: (s.store,),
+    **dict.fromkeys((Store, Prefetch, TileStep, Barrier, Exchange), lambda s: ()),
+}
+
+
+def rewrite_statements(root: Stmt, rule: Callable[[Any], Any]) -> Stmt:
+    """The same as `rewrite` for a rule about statements, which are few beside the expressions in them."""
+    order = [root]
+    for node in order:
+        order += statements_in(node)
+    done: dict[int, Stmt] = {}
+    for node in reversed(order):
+        if id(node) not in done:
+            new = [done.get(id(part), part) for part in _PARTS[type(node)](node)]
+            done[id(node)] = rule(with_parts(node, new))
+    return done[id(root)]
 
 
 def substitute(root: N, values: Mapping[Var, Expr]) -> N:
@@ -263,8 +297,11 @@ class Interner:
         if id(root) in kept:
             return root
         inner = _PARTS[type(root)](root)
-        if all([id(part) in kept for part in inner]):
-            return cast(N, self._representative(root, inner))
+        for part in inner:
+            if id(part) not in kept:
+                break
+        else:
+            return self._representative(root, inner)  # type: ignore[return-value]
         done: dict[int, Node] = {}
         stack: list[Node] = [root]
         while stack:
@@ -281,8 +318,12 @@ class Interner:
     def _representative(self, node: Node, inner: Sequence[Node]) -> Node:
         """Of a node whose parts are representatives."""
         kind = type(node)
-        facts = _FACTS.get(kind)
-        key = (kind, None if facts is None else facts(node), *map(id, inner))
+        key: tuple[Any, ...]
+        if kind is Binary:  # most are
+            key = (kind, node.op, id(inner[0]), id(inner[1]))  # type: ignore[union-attr]
+        else:
+            facts = _FACTS.get(kind)
+            key = (kind, None if facts is None else facts(node), *map(id, inner))
         representative = self._known.setdefault(key, node)
         self._kept[id(representative)] = representative
         return representative
