@@ -9,7 +9,7 @@ from .expr import Const, Expr, Var, as_expr
 from .loops import For, If, Kernel, Let, LoopKind, Parallel, Stmt
 from .simplify import simplify
 from .simplify_loops import sequence, simplify_statement, statements
-from .vectorise import lower_vector_loop
+from .vectorise import constant_ranges, lower_vector_loop
 from .visit import rewrite, rewrite_statements, substitute
 
 
@@ -59,7 +59,8 @@ def over_threads(kernel: Kernel) -> Kernel:
 
 def lower_vectors(kernel: Kernel) -> Kernel:
     """Vector loops become vector expressions, the innermost first; then all is simplified."""
-    rule = lambda node: lower_vector_loop(node, kernel) if _is_kind(node, "vector") else node
+    ranges = constant_ranges(kernel)
+    rule = lambda node: lower_vector_loop(node, kernel.name, ranges) if _is_kind(node, "vector") else node
     return simplify_statement(replace(kernel, body=rewrite_statements(kernel.body, rule)))
 
 

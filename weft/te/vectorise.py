@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..base.dtype import INT64
 from ..base.errors import InvalidValue, Unsupported
 from .expr import Broadcast, Const, Expr, Load, Ramp, Unary, Var, access_lanes, as_expr, binary, widen
-from .intervals import Interval
+from .intervals import Interval, Ranges
 from .linear import LinearForms, expression
 from .loops import Alloc, Barrier, Buffer, Exchange, For, If, Kernel, Let, Prefetch, Seq, Stmt, Store, TileStep, While
 from .simplify import Simplifier, simplify
@@ -19,18 +19,18 @@ from .visit import in_order, loads, masked_load, over, parts, substitute
 _Task = Callable[[], None]
 
 
-def lower_vector_loop(loop: For, kernel: Kernel) -> Stmt:
-    """The loop as straight vector code; its iterations must be independent of each other."""
+def lower_vector_loop(loop: For, name: str, ranges: Ranges) -> Stmt:
+    """The loop of a kernel as straight vector code; its iterations must be independent of each other."""
     extent = simplify(loop.extent)
     if not isinstance(extent, Const):
-        raise InvalidValue(f"vector loop {loop.var.name} has no constant extent", where=kernel.name)
+        raise InvalidValue(f"vector loop {loop.var.name} has no constant extent", where=name)
     lanes = int(extent.value)
     if lanes <= 1:
         return substitute(loop.body, {loop.var: as_expr(0)}) if lanes == 1 else Seq(())
-    return _Widening(loop.var, lanes, kernel).run(loop.body)
+    return _Widening(loop.var, lanes, name, ranges).run(loop.body)
 
 
-def _constant_ranges(kernel: Kernel) -> dict[Var, Interval]:
+def constant_ranges(kernel: Kernel) -> dict[Var, Interval]:
     """The ranges of loops of constant extent; a variable bound twice has the larger one."""
     ranges: dict[Var, Interval] = {}
     loops = [(s.var, s.extent) for s in statements(kernel.body) if isinstance(s, For)]
@@ -47,11 +47,11 @@ class _Widening:
     """One vector loop. Statements wait on a stack with the mask they are under; finished ones
     stand in `done` until the statement around them takes them."""
 
-    def __init__(self, var: Var, lanes: int, kernel: Kernel) -> None:
+    def __init__(self, var: Var, lanes: int, name: str, ranges: Ranges) -> None:
         self.var = var
         self.lanes = lanes
-        self.name = kernel.name
-        self.prove = Simplifier(_constant_ranges(kernel))
+        self.name = name
+        self.prove = Simplifier(ranges)
         self.simplify = Simplifier({})
         self.forms = LinearForms()
         self.lane = Ramp(as_expr(0), as_expr(1), lanes)
