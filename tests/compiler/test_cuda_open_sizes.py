@@ -19,6 +19,7 @@ sym = weft.symbol
 rng = np.random.default_rng(17)
 F = torch.nn.functional
 FEW = 8  # rows of products that are not for tensor cores
+FEW_HALVES = 4  # of 16 bits, where warpgroups multiply them
 BOUND = {"fp32": 2e-5, "tf32": 5e-3, "fp16": 5e-3, "bf16": 4e-2}
 
 
@@ -66,7 +67,8 @@ def check_rows(arch, precision, shapes):
         wanted = F.linear(F.gelu(F.linear(normal, wide["into"], wide["b1"])), wide["back"], wide["b2"]) + t
         (found,) = model.run({"x": x})
         np.testing.assert_allclose(found, wanted.numpy(), atol=BOUND[precision] * np.abs(wanted.numpy()).max())
-    assert model.compilations == len({n * s <= FEW for n, s in shapes})
+    few = FEW_HALVES if (arch, precision) == ("sm_90a", "fp16") else FEW
+    assert model.compilations == len({n * s <= few for n, s in shapes})
 
 
 def encoder(x, mask, *weights):
@@ -101,7 +103,8 @@ def check_attention(arch, precision, shapes):
         wanted = encoded(x, mask, *params.values())
         (found,) = model.run({"x": x, "mask": mask})
         np.testing.assert_allclose(found, wanted, atol=BOUND[precision] * np.abs(wanted).max())
-    assert model.compilations == len({n * s <= FEW for n, s in shapes})
+    few = FEW_HALVES if (arch, precision) == ("sm_90a", "fp16") else FEW
+    assert model.compilations == len({n * s <= few for n, s in shapes})
     by_groups = {"Product": 4, "Attention": 1} if precision == "fp16" else {"Product": 4, "WarpAttention": 1}
     by_warps = {"WarpProduct": 4, "WarpAttention": 1}
     assert Counter(templates(model)) == (by_groups if arch == "sm_90a" else by_warps)
@@ -161,7 +164,7 @@ def check_matrices(arch, precision, shapes):
 
 
 CHECKS = {
-    "rows": (check_rows, [(2, 5), (1, 1), (8, 3), (3, 8), (2, 5)], [(2, 5), (1, 1)]),
+    "rows": (check_rows, [(2, 5), (1, 1), (1, 4), (8, 3), (3, 8), (2, 5)], [(2, 5), (1, 1), (1, 7)]),
     "attention": (check_attention, [(2, 5), (1, 1), (3, 8)], [(2, 5), (1, 1)]),
     "pictures": (check_pictures, [(2, 7, 6), (1, 7, 6), (3, 7, 6)], [(2, 5, 3), (1, 5, 3)]),
     "matrices": (

@@ -17,7 +17,7 @@ from weft.base.cuda_target import CudaTarget
 from weft.codegen.cuda.compile import CODEGEN
 from weft.core.op import Op
 from weft.core.symbol import Variable
-from weft.lower.cuda.few_rows import has_few_rows, most_rows
+from weft.lower.cuda.few_rows import has_few_rows, most_of_template, most_rows
 from weft.te.interpret import run_kernel
 from weft.te.loops import WholeKernel
 from weft.testing.few_rows import FewRowsCase, few_rows_cases
@@ -143,7 +143,7 @@ def test_many_rows_go_to_tensor_cores():
         made = Op.get("dense")(Variable("x"), Variable("w"), units=16, use_bias=False)
         _, kernels = interpreted(made, TARGET, {"x": x, "w": w})
         assert isinstance(kernels[0].body, WholeKernel) == (not few)
-        assert has_few_rows(rows, 16, x.dtype, TARGET, otherwise=depth % 8 == 0) == few
+        assert has_few_rows(rows, 16, most_of_template(x.dtype, TARGET, otherwise=depth % 8 == 0)) == few
 
 
 def test_warps_fill_the_machine_and_share_no_more_than_that_takes():

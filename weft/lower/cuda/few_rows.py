@@ -64,11 +64,15 @@ def most_rows(dtype: DType, target: CudaTarget, share: float = SHARE) -> int:
     return min(int(read / multiplied), MOST_ROWS)
 
 
-def has_few_rows(rows: int | Extent, columns: int | Extent, dtype: DType, target: CudaTarget, otherwise: bool) -> bool:
-    """Whether a product, or what it is turned around, is one for this template; `otherwise` says whether warpgroups
-    can multiply it, too, which read weights in tiles of 64 rows, most of them empty, at 0.6 to 0.8 of memory's rate.
-    Where rows are open that is asked, if there may be so few."""
-    most = most_rows(dtype, target) if otherwise else MOST_ROWS
+def most_of_template(dtype: DType, target: CudaTarget, otherwise: bool) -> int:
+    """Up to how many rows are for this template; `otherwise` says whether warpgroups can multiply them, too, which
+    read weights in tiles of 64 rows, most of them empty, at 0.6 to 0.8 of memory's rate."""
+    return most_rows(dtype, target) if otherwise else MOST_ROWS
+
+
+def has_few_rows(rows: int | Extent, columns: int | Extent, most: int) -> bool:
+    """Whether a product, or what it is turned around, has so few rows. Where rows are open that is asked, if there may
+    be so few."""
     if isinstance(columns, Extent):
         return False
     if not isinstance(rows, Extent):
@@ -76,9 +80,9 @@ def has_few_rows(rows: int | Extent, columns: int | Extent, dtype: DType, target
     return columns > most and at_least(rows.expr) <= most and bool(rows <= most)
 
 
-def write_few_rows(b: KernelBuilder, request: Request, target: CudaTarget) -> Kernel:
-    """The kernel over the buffers that a builder has."""
-    return _FewRows(b, request, target).kernel()
+def write_few_rows(b: KernelBuilder, request: Request, target: CudaTarget, most: int = MOST_ROWS) -> Kernel:
+    """The kernel over the buffers that a builder has. Open rows are at most so many."""
+    return _FewRows(b, request, target, most).kernel()
 
 
 class _Lines(NamedTuple):
@@ -91,17 +95,17 @@ class _Lines(NamedTuple):
     columns: int
 
 
-def _lines(request: Request, target: CudaTarget) -> _Lines:
+def _lines(request: Request, most: int) -> _Lines:
     rows, columns = request.rows, int(request.columns)
     if isinstance(rows, Extent):
-        return _Lines(False, rows, most_rows(request.b.buffer.dtype, target), columns)
+        return _Lines(False, rows, most, columns)
     few, many = sorted((rows, columns))
     return _Lines(columns < rows, few, few, many)
 
 
-def cut_few_rows(request: Request, target: CudaTarget) -> Cut:
+def cut_few_rows(request: Request, target: CudaTarget, most_open: int = MOST_ROWS) -> Cut:
     """So many warps that loads of theirs keep memory busy; as few threads as that takes share a sum."""
-    is_turned, _, rows, columns = _lines(request, target)
+    is_turned, _, rows, columns = _lines(request, most_open)
     weights = request.a if is_turned else request.b
     assert isinstance(weights, Matrices)
     batch, depth = int(request.batch), int(request.depth)
@@ -153,12 +157,12 @@ def _split(warps: int, wanted: int, turns: int, most: int) -> int:
 
 
 class _FewRows:
-    def __init__(self, b: KernelBuilder, request: Request, target: CudaTarget) -> None:
+    def __init__(self, b: KernelBuilder, request: Request, target: CudaTarget, most: int) -> None:
         assert isinstance(request.a, Matrices)
         self.b, self.request, self.buffers = b, request, b.buffers
-        self.turned, self.rows, self.most, self.columns = _lines(request, target)
+        self.turned, self.rows, self.most, self.columns = _lines(request, most)
         self.lines, self.weights = (request.b, request.a) if self.turned else (request.a, request.b)
-        self.cut = cut_few_rows(request, target)
+        self.cut = cut_few_rows(request, target, most)
         self.depth = int(request.depth)
         self.steps = self.depth // (self.cut.lanes if self.cut.along else 1)  # that threads share
         self.items = self.most * self.cut.own  # sums of a thread

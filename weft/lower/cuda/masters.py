@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -29,7 +30,7 @@ from ...te.tensor_cores.product import Window
 from ...te.visit import loads
 from ..epilogue import Epilogue
 from ..group import LoweredKernel, Strides, Temporary, kernel_name, lower_stages, need_numbers
-from .few_rows import has_few_rows, write_few_rows
+from .few_rows import has_few_rows, most_of_template, write_few_rows
 from .product import KINDS, Matrices, Request, fits_copies, write_product
 from .stage import stage_kernel
 from .warp_product import can_count, write_warp_product
@@ -89,8 +90,9 @@ def _is_grouped(group: FusedGroup) -> bool:
 def _as_product(group: FusedGroup, fact: Facts, made: Multiplied, target: CudaTarget) -> list[LoweredKernel] | None:
     by_groups = _has_warpgroups(target) and _fits(made)
     is_known = not any(map(is_open, (*made.leading, made.depth))) and made.a.window is None
-    if is_known and has_few_rows(made.rows, made.columns, made.a.dtype, target, by_groups):
-        return [_written(group, fact, made, target, write_few_rows)]
+    most = most_of_template(made.a.dtype, target, by_groups)
+    if is_known and has_few_rows(made.rows, made.columns, most):
+        return [_written(group, fact, made, target, partial(write_few_rows, most=most))]
     return _by_tensor_cores(group, fact, made, target)
 
 
