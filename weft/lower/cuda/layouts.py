@@ -15,21 +15,21 @@ from math import prod
 from typing import Any
 
 from ...base.cuda_target import CudaTarget
-from ...base.dtype import FLOAT32
+from ...base.dtype import FLOAT32, dtype_name
 from ...base.shape import is_static
 from ...core.ir import Fact
 from ...core.op import Op
 from ...core.schema import canonical
-from ...core.symbol import Symbol
-from ...ops.nn import conv  # noqa: F401  the operators used here
+from ...core.symbol import Group, Symbol
+from ...ops.math import elemwise  # noqa: F401  the operators used here
+from ...ops.nn import conv, norm, norm_grad  # noqa: F401  the operators used here
 from ...ops.nn._convolution import convolution_of
 from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
+from .gradients import NHWC, RESULT_CHANNELS, as_stored, gradient_of_data, gradient_of_filters, stored_last
 from .masters import MAX_STRIDE
 from .product import COPY_BYTES, KINDS
 
-NHWC = {"layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
 NHWC_GROUPED = {"layout": "NHWC", "kernel_layout": "HWIO", "out_layout": "NHWC"}
-RESULT_CHANNELS = 8  # what results are multiples of, so that they are stored by tensor maps
 STEM_CHANNELS = 4  # up to which squares of pixels are taken together
 PATCH_CHANNELS = 16  # from which on windows that do not overlap are copied as others are
 
@@ -132,11 +132,11 @@ def _of_patches(params: Any, data: Symbol, weight: Symbol, shape: Sequence[int])
 def channels_last_pool(
     params: Any, inputs: Symbol, facts: Sequence[Fact], target: CudaTarget, name: str
 ) -> Symbol | None:
-    """A pool of what other operators give: convolutions have channels last, and so has it."""
+    """A pool of what other operators give, or its gradient: convolutions have channels last, and so has it."""
     shape, dtype = facts[0].shape, facts[0].dtype
     if params.layout != "NCHW" or dtype not in KINDS or not is_static(shape) or inputs.outputs[0].node.op is None:
         return None
-    return Op.get(name)(inputs, **{**canonical(params), "layout": "NHWC"})
+    return Op.get(name)(*inputs, **{**canonical(params), "layout": "NHWC"})
 
 
 def _squares(x: Symbol, shape: Sequence[int]) -> Symbol:
@@ -158,9 +158,68 @@ def turned_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: Cu
     return Op.get("matmul")(data, turned, transpose_b=True)
 
 
-POOLS = "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d"
+def channels_last_moments(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CudaTarget) -> Symbol | None:
+    """Batch norm by the moments of its batch on rows of channels. Moments are sums over one axis, which are cut into
+    chunks where they are long; what they do to pictures joins the element-wise work that follows."""
+    if not _are_pictures(params, facts[0]):
+        return None
+    data, gamma, beta = inputs
+    shape, dtype = _last(facts[0].shape), facts[0].dtype
+    wide, short = ({"dtype": dtype_name(each)} for each in (FLOAT32, dtype))
+    pictures = as_stored(data, shape)
+    rows = Op.get("cast")(Op.get("reshape")(pictures, shape=(prod(shape[:3]), shape[3])), **wide)
+    mean = Op.get("mean")(rows, axis=(0,))
+    left = Op.get("broadcast_sub")(rows, mean)
+    var = Op.get("mean")(Op.get("elemwise_mul")(left, left), axis=(0,))
+    scale = Op.get("rsqrt")(var + params.epsilon)
+    if params.scale:
+        scale = scale * Op.get("cast")(_nameless(gamma, facts[1]), **wide)
+    made = Op.get("broadcast_mul")(Op.get("broadcast_sub")(Op.get("cast")(pictures, **wide), mean), scale)
+    if params.center:
+        made = Op.get("broadcast_add")(made, Op.get("cast")(_nameless(beta, facts[2]), **wide))
+    moments = [Op.get("cast")(moment, **short) for moment in (mean, var)]
+    return Group([stored_last(Op.get("cast")(made, **short)), *moments])
+
+
+def channels_last_norm_gradient(
+    params: Any, inputs: Symbol, facts: Sequence[Fact], target: CudaTarget
+) -> Symbol | None:
+    """The gradient of that, on rows of channels, too."""
+    if not _are_pictures(params, facts[0]):
+        return None
+    g, data, *vectors = inputs
+    shape = _last(facts[0].shape)
+    rows = [Op.get("reshape")(as_stored(side, shape), shape=(prod(shape[:3]), shape[3])) for side in (g, data)]
+    given = [_nameless(vector, fact) for vector, fact in zip(vectors, facts[2:])]
+    made, *sums = Op.get("_batch_norm_grad")(*rows, *given, **canonical(params))
+    return Group([stored_last(Op.get("reshape")(made, shape=shape)), *sums])
+
+
+def _are_pictures(params: Any, fact: Fact) -> bool:
+    """Whether data is a picture that was written in NCHW."""
+    shape = fact.shape
+    known = is_static(shape) and len(shape) == 4 and prod(shape) > 0
+    return known and params.axis == 1 and fact.dtype in KINDS
+
+
+def _last(shape: Any) -> tuple[int, ...]:
+    return (shape[0], *shape[2:], shape[1])
+
+
+def _nameless(vector: Symbol, fact: Fact) -> Symbol:
+    return Op.get("reshape")(vector, shape=fact.shape)
+
+
+POOLS = (
+    "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d adaptive_avg_pool2d _max_pool2d_grad _avg_pool2d_grad "
+    "_global_max_pool2d_grad _global_avg_pool2d_grad _adaptive_avg_pool2d_grad"
+)
 LAYOUT_RULES: dict[str, Callable[[Any, Symbol, Sequence[Fact], CudaTarget], Symbol | None]] = {
     "conv2d": channels_last_conv2d,
+    "_conv2d_grad_data": gradient_of_data,
+    "_conv2d_grad_weight": gradient_of_filters,
+    "_batch_norm_moments": channels_last_moments,
+    "_batch_norm_grad": channels_last_norm_gradient,
     "matmul": turned_matmul,
     **{name: partial(channels_last_pool, name=name) for name in POOLS.split()},
 }

@@ -19,6 +19,7 @@ from . import (
     norm,
     norm_grad,
     packed,
+    patches,
     pool,
     quantised,
     recurrence,
