@@ -6,9 +6,9 @@ places of the data are told apart by what is left of them when they are divided 
 filters of their own, with fewer taps; all of these filters are the channels of one convolution, whose results are put
 between each other.
 
-That of the filters is one product over all pixels of all pictures. What windows stand on is laid out in memory first: so
-all taps are columns of a single product, which reads the gradient once and fills a GPU where a product for each
-tap would not. Long sums are cut into parts, whose results are added in order.
+That of the filters is one product over all pixels of all pictures. What windows stand on is laid out in memory first:
+so all taps are columns of a single product, which reads the gradient once and fills a GPU where a product for each tap
+would not. Long sums are cut into parts, whose results are added in order.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ from ...core.symbol import Symbol
 from ...ops.nn import conv, patches  # noqa: F401  the operators used here
 from ...ops.nn._convolution import convolution_of
 from ...ops.nn._windows import Window
-from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
+from .pictures import NHWC, RESULT_CHANNELS, as_stored, nameless, sliced, stored_last, with_zeros
 from .product import COPY_BYTES, KINDS
 
-RESULT_CHANNELS = 8  # what results are multiples of, so that they are stored by tensor maps
-NHWC = {"layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
 # What fills a GPU, the same for all of them: how sums are cut decides their bits.
 TILE = 128  # rows and columns of a result that one block has
 BLOCKS = 128
@@ -49,10 +47,10 @@ def gradient_of_data(params: Any, inputs: Symbol, facts: Sequence[Fact], target:
     dtype = facts[0].dtype
     assert dtype is not None
     unit = -channels % (COPY_BYTES // dtype.itemsize)
-    ograd = _padded(_cut(as_stored(g, (count, *outs, channels)), (down, across), (count, *outs, channels)), 3, unit)
+    ograd = with_zeros(_cut(as_stored(g, (count, *outs, channels)), (down, across), (count, *outs, channels)), 3, unit)
     filters = _turned(weight, facts[2].shape, (down, across))  # type: ignore[arg-type]
     made = down.kept * across.kept * given
-    filters = _padded(_padded(filters, 3, unit), 0, -made % RESULT_CHANNELS)
+    filters = with_zeros(with_zeros(filters, 3, unit), 0, -made % RESULT_CHANNELS)
     attrs = {
         "channels": made + -made % RESULT_CHANNELS,
         "kernel_size": (down.taps, across.taps),
@@ -62,7 +60,7 @@ def gradient_of_data(params: Any, inputs: Symbol, facts: Sequence[Fact], target:
     }
     result = Op.get("conv2d")(ograd, filters, **attrs, **NHWC)
     if made % RESULT_CHANNELS:
-        result = _sliced(result, (0, 0, 0, 0), (count, down.count, across.count, made))
+        result = sliced(result, (0, 0, 0, 0), (count, down.count, across.count, made))
     if down.stride == across.stride == 1:
         return stored_last(result)
     return stored_last(_between(result, (count, given), (down, across), extents))
@@ -87,7 +85,7 @@ def gradient_of_filters(params: Any, inputs: Symbol, facts: Sequence[Fact], targ
     for side, width in ((as_stored(g, (count, *outs, channels)), channels), (data, columns)):
         more = -width % (COPY_BYTES // dtype.itemsize)
         matrix = Op.get("reshape")(side, shape=(pixels, width))
-        matrix = _padded(_padded(matrix, 1, more, 2), 0, parts * length - pixels, 2)
+        matrix = with_zeros(with_zeros(matrix, 1, more, 2), 0, parts * length - pixels, 2)
         sides.append(Op.get("reshape")(matrix, shape=(parts, length, width + more)))
     products = Op.get("_pixel_products")(*sides)
     return _filters(products, parts, (channels, given, *sizes), dtype)
@@ -99,39 +97,15 @@ def _is_plain(params: Any, facts: Sequence[Fact]) -> bool:
     return written and known and params.groups == 1 and facts[0].dtype in KINDS
 
 
-# Pictures as they are stored
-
-
-def stored_last(pictures: Symbol) -> Symbol:
-    """Says that pictures are stored with their channels last: what is written in NCHW comes so, what has no layout is
-    taken so."""
-    return Op.get("__layout_transform__")(pictures, src_layout="NHWC", dst_layout="NHWC")
-
-
-def as_stored(pictures: Symbol, shape: Sequence[int]) -> Symbol:
-    """Pictures with channels last as a tensor whose axes have no names."""
-    return Op.get("reshape")(stored_last(pictures), shape=tuple(shape))
-
-
-def _padded(value: Symbol, axis: int, more: int, rank: int = 4) -> Symbol:
-    """A tensor with some zeros behind it, along an axis."""
-    if not more:
-        return value
-    return Op.get("pad")(value, pad_width=tuple((0, more if n == axis else 0) for n in range(rank)))
-
-
-def _sliced(value: Symbol, begin: Sequence[int], end: Sequence[int]) -> Symbol:
-    return Op.get("strided_slice")(value, begin=tuple(begin), end=tuple(end))
-
-
 # The gradient of the data
 
 
 class _Back(NamedTuple):
-    """One direction of the gradient of the data. A place y of it stands at y + before' = stride * q + r of the padded
-    data, and is the sum over taps k with k * dilation = r + stride * m of w[k] g[q - m]: for each r a filter that goes
-    over m, of which `kept` have taps at all. `taps`: of those filters; `spread`: from a filter's taps to the m of all r.
-    `before`, `after`: zeros around g, or less than none of it; `first`: y's place among the results."""
+    """One direction of the gradient of the data. A place y of it stands at stride * q + r of the padded data, and is
+    the sum over taps k with k * dilation = r + stride * m of w[k] g[q - m]: for each r a filter that goes over m, of
+    which `kept` have taps at all. `taps`: of those filters; `spread`: how far apart a filter's taps are in the m of
+    all r; `before`, `after`: zeros around g, or less than all of it; `count`: of q; `first`: y's place among the
+    results."""
 
     stride: int
     taps: int
@@ -163,14 +137,14 @@ def _cut(g: Symbol, sides: Sequence[_Back], shape: Sequence[int]) -> Symbol:
     begin, end = [0, 0, 0, 0], list(shape)
     for axis, side in enumerate(sides, 1):
         begin[axis], end[axis] = max(-side.before, 0), shape[axis] + min(side.after, 0)
-    return g if (begin, end) == ([0, 0, 0, 0], list(shape)) else _sliced(g, begin, end)
+    return g if (begin, end) == ([0, 0, 0, 0], list(shape)) else sliced(g, begin, end)
 
 
 def _turned(weight: Symbol, shape: Sequence[int], sides: Sequence[_Back]) -> Symbol:
     """Filters from what were results to what were channels, with their taps in the other order, for each place between
     strides one after the other: (places and channels, taps down, taps across, results)."""
     results, channels, *sizes = shape
-    value = Op.get("reshape")(weight, shape=tuple(shape))  # whose axes have no names
+    value = nameless(weight, shape)
     if any(side.spread > 1 for side in sides):
         (down, across), (first, second) = sizes, (side.spread for side in sides)
         apart = Op.get("reshape")(value, shape=(results, channels, down, 1, across, 1))
@@ -180,9 +154,9 @@ def _turned(weight: Symbol, shape: Sequence[int], sides: Sequence[_Back]) -> Sym
     wanted = [side.taps * side.kept for side in sides]
     kept = [min(pair) for pair in zip(sizes, wanted)]
     if kept != list(sizes):
-        value = _sliced(value, (0, 0, 0, 0), (results, channels, *kept))
+        value = sliced(value, (0, 0, 0, 0), (results, channels, *kept))
     for axis in (0, 1):
-        value = _padded(value, 2 + axis, wanted[axis] - kept[axis])
+        value = with_zeros(value, 2 + axis, wanted[axis] - kept[axis])
     (down, across), (first, second) = ([side.taps, side.kept] for side in sides), (side.kept for side in sides)
     split = Op.get("reshape")(value, shape=(results, channels, *down, *across))
     flipped = Op.get("flip")(Op.get("flip")(split, axis=2), axis=4)
@@ -205,7 +179,7 @@ def _between(result: Symbol, shape: Sequence[int], sides: Sequence[_Back], exten
     end = [side.first + extent for side, extent in zip(sides, extents)]
     if (down.first, across.first, *end) == (0, 0, rows, columns):
         return whole
-    return _sliced(whole, (0, down.first, across.first, 0), (count, *end, channels))
+    return sliced(whole, (0, down.first, across.first, 0), (count, *end, channels))
 
 
 # The gradient of the filters
@@ -226,9 +200,9 @@ def _filters(products: Symbol, parts: int, shape: Sequence[int], dtype: DType) -
     results, channels, down, across = shape
     total = Op.get("sum")(products, axis=(0,)) if parts > 1 else products
     if parts == 1:
-        total = _sliced(total, (0, 0, 0), (1, results, down * across * channels))
+        total = sliced(total, (0, 0, 0), (1, results, down * across * channels))
     else:
-        total = _sliced(total, (0, 0), (results, down * across * channels))
+        total = sliced(total, (0, 0), (results, down * across * channels))
     taps = Op.get("reshape")(total, shape=(results, down, across, channels))
     short = Op.get("cast")(Op.get("transpose")(taps, axes=(0, 3, 1, 2)), dtype=dtype_name(dtype))
     return Op.get("reshape")(short, shape=tuple(shape))

@@ -15,18 +15,19 @@ from math import prod
 from typing import Any
 
 from ...base.cuda_target import CudaTarget
-from ...base.dtype import FLOAT32, dtype_name
+from ...base.dtype import FLOAT32
 from ...base.shape import is_static
 from ...core.ir import Fact
 from ...core.op import Op
 from ...core.schema import canonical
-from ...core.symbol import Group, Symbol
-from ...ops.math import elemwise  # noqa: F401  the operators used here
-from ...ops.nn import conv, norm, norm_grad  # noqa: F401  the operators used here
+from ...core.symbol import Symbol
+from ...ops.nn import conv  # noqa: F401  the operators used here
 from ...ops.nn._convolution import convolution_of
 from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
-from .gradients import NHWC, RESULT_CHANNELS, as_stored, gradient_of_data, gradient_of_filters, stored_last
+from .batch_norm import gradient_of_norm, norm_of_batch
+from .gradients import gradient_of_data, gradient_of_filters
 from .masters import MAX_STRIDE
+from .pictures import NHWC, RESULT_CHANNELS, with_zeros
 from .product import COPY_BYTES, KINDS
 
 NHWC_GROUPED = {"layout": "NHWC", "kernel_layout": "HWIO", "out_layout": "NHWC"}
@@ -50,22 +51,15 @@ def channels_last_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], tar
     elif _is_stem(params, channels):
         data, weight, params = _of_squares(params, data, weight, shape)
         channels, axis = 4 * channels, 3
-    data, weight = (_with_zeros(side, axis, -channels % unit) for side in (data, weight))
+    data, weight = (with_zeros(side, axis, -channels % unit) for side in (data, weight))
     more = -params.channels % RESULT_CHANNELS
-    weight, bias = _with_zeros(weight, 0, more), [_with_zeros(b, 0, more, 1) for b in bias]
+    weight, bias = with_zeros(weight, 0, more), [with_zeros(b, 0, more, 1) for b in bias]
     attrs = {**canonical(replace(params, channels=params.channels + more)), **NHWC}
     made = Op.get("conv2d")(data, weight, *bias, **attrs)
     if not more:
         return made
     plain = Op.get("__layout_transform__")(made, src_layout="NHWC", dst_layout="NCHW")
     return Op.get("strided_slice")(plain, begin=(0, 0), end=(2**31 - 1, params.channels))
-
-
-def _with_zeros(value: Symbol, axis: int, more: int, rank: int = 4) -> Symbol:
-    """A tensor with some zeros behind it, along an axis."""
-    if not more:
-        return value
-    return Op.get("pad")(value, pad_width=tuple((0, more if n == axis else 0) for n in range(rank)))
 
 
 def _is_stem(params: Any, channels: int) -> bool:
@@ -158,58 +152,6 @@ def turned_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: Cu
     return Op.get("matmul")(data, turned, transpose_b=True)
 
 
-def channels_last_moments(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CudaTarget) -> Symbol | None:
-    """Batch norm by the moments of its batch on rows of channels. Moments are sums over one axis, which are cut into
-    chunks where they are long; what they do to pictures joins the element-wise work that follows."""
-    if not _are_pictures(params, facts[0]):
-        return None
-    data, gamma, beta = inputs
-    shape, dtype = _last(facts[0].shape), facts[0].dtype
-    wide, short = ({"dtype": dtype_name(each)} for each in (FLOAT32, dtype))
-    pictures = as_stored(data, shape)
-    rows = Op.get("cast")(Op.get("reshape")(pictures, shape=(prod(shape[:3]), shape[3])), **wide)
-    mean = Op.get("mean")(rows, axis=(0,))
-    left = Op.get("broadcast_sub")(rows, mean)
-    var = Op.get("mean")(Op.get("elemwise_mul")(left, left), axis=(0,))
-    scale = Op.get("rsqrt")(var + params.epsilon)
-    if params.scale:
-        scale = scale * Op.get("cast")(_nameless(gamma, facts[1]), **wide)
-    made = Op.get("broadcast_mul")(Op.get("broadcast_sub")(Op.get("cast")(pictures, **wide), mean), scale)
-    if params.center:
-        made = Op.get("broadcast_add")(made, Op.get("cast")(_nameless(beta, facts[2]), **wide))
-    moments = [Op.get("cast")(moment, **short) for moment in (mean, var)]
-    return Group([stored_last(Op.get("cast")(made, **short)), *moments])
-
-
-def channels_last_norm_gradient(
-    params: Any, inputs: Symbol, facts: Sequence[Fact], target: CudaTarget
-) -> Symbol | None:
-    """The gradient of that, on rows of channels, too."""
-    if not _are_pictures(params, facts[0]):
-        return None
-    g, data, *vectors = inputs
-    shape = _last(facts[0].shape)
-    rows = [Op.get("reshape")(as_stored(side, shape), shape=(prod(shape[:3]), shape[3])) for side in (g, data)]
-    given = [_nameless(vector, fact) for vector, fact in zip(vectors, facts[2:])]
-    made, *sums = Op.get("_batch_norm_grad")(*rows, *given, **canonical(params))
-    return Group([stored_last(Op.get("reshape")(made, shape=shape)), *sums])
-
-
-def _are_pictures(params: Any, fact: Fact) -> bool:
-    """Whether data is a picture that was written in NCHW."""
-    shape = fact.shape
-    known = is_static(shape) and len(shape) == 4 and prod(shape) > 0
-    return known and params.axis == 1 and fact.dtype in KINDS
-
-
-def _last(shape: Any) -> tuple[int, ...]:
-    return (shape[0], *shape[2:], shape[1])
-
-
-def _nameless(vector: Symbol, fact: Fact) -> Symbol:
-    return Op.get("reshape")(vector, shape=fact.shape)
-
-
 POOLS = (
     "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d adaptive_avg_pool2d _max_pool2d_grad _avg_pool2d_grad "
     "_global_max_pool2d_grad _global_avg_pool2d_grad _adaptive_avg_pool2d_grad"
@@ -218,8 +160,8 @@ LAYOUT_RULES: dict[str, Callable[[Any, Symbol, Sequence[Fact], CudaTarget], Symb
     "conv2d": channels_last_conv2d,
     "_conv2d_grad_data": gradient_of_data,
     "_conv2d_grad_weight": gradient_of_filters,
-    "_batch_norm_moments": channels_last_moments,
-    "_batch_norm_grad": channels_last_norm_gradient,
+    "_batch_norm_moments": norm_of_batch,
+    "_batch_norm_grad": gradient_of_norm,
     "matmul": turned_matmul,
     **{name: partial(channels_last_pool, name=name) for name in POOLS.split()},
 }

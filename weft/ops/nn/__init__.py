@@ -6,6 +6,7 @@ from . import (
     attention,
     byte_products,
     cached_attention,
+    channels,
     conv,
     conv_grad,
     cross_entropy,
