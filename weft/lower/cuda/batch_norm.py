@@ -57,9 +57,10 @@ def gradient_of_norm(params: Any, inputs: Symbol, facts: Sequence[Fact], target:
 
 
 def _are_pictures(params: Any, fact: Fact) -> bool:
+    """Whether others call the data's axes NCHW: what is normed alone stays as it is."""
     shape = fact.shape
     known = is_static(shape) and len(shape) == 4 and prod(shape) > 0
-    return known and params.axis == 1 and fact.dtype in KINDS
+    return known and params.axis == 1 and fact.layout.name == "NCHW" and fact.dtype in KINDS
 
 
 def _last(shape: Any) -> tuple[int, ...]:

@@ -41,14 +41,14 @@ def gradient_of_data(params: Any, inputs: Symbol, facts: Sequence[Fact], target:
     if not _is_plain(params, facts):
         return None
     g, _, weight = inputs
-    (count, channels, *outs), (_, given, *extents) = facts[0].shape, facts[1].shape  # type: ignore[misc]
+    (count, channels, *outs), (_, given, *extents) = _shapes(facts)[:2]
     windows = convolution_of(params).windows
     down, across = (_Back.of(window, *pair) for window, pair in zip(windows, zip(extents, outs)))
     dtype = facts[0].dtype
     assert dtype is not None
     unit = -channels % (COPY_BYTES // dtype.itemsize)
     ograd = with_zeros(_cut(as_stored(g, (count, *outs, channels)), (down, across), (count, *outs, channels)), 3, unit)
-    filters = _turned(weight, facts[2].shape, (down, across))  # type: ignore[arg-type]
+    filters = _turned(weight, _shapes(facts)[2], (down, across))
     made = down.kept * across.kept * given
     filters = with_zeros(with_zeros(filters, 3, unit), 0, -made % RESULT_CHANNELS)
     attrs = {
@@ -60,7 +60,7 @@ def gradient_of_data(params: Any, inputs: Symbol, facts: Sequence[Fact], target:
     }
     result = Op.get("conv2d")(ograd, filters, **attrs, **NHWC)
     if made % RESULT_CHANNELS:
-        result = sliced(result, (0, 0, 0, 0), (count, down.count, across.count, made))
+        result = sliced(result, (0, 0, 0, 0), (count, down.places, across.places, made))
     if down.stride == across.stride == 1:
         return stored_last(result)
     return stored_last(_between(result, (count, given), (down, across), extents))
@@ -71,7 +71,7 @@ def gradient_of_filters(params: Any, inputs: Symbol, facts: Sequence[Fact], targ
     if not _is_plain(params, facts):
         return None
     g, x = inputs
-    (count, channels, *outs), (_, given, *extents) = facts[0].shape, facts[1].shape  # type: ignore[misc]
+    (count, channels, *outs), (_, given, *extents) = _shapes(facts)[:2]
     dtype, sizes = facts[0].dtype, params.kernel_size
     assert dtype is not None
     pixels, columns = count * prod(outs), prod(sizes) * given
@@ -97,6 +97,11 @@ def _is_plain(params: Any, facts: Sequence[Fact]) -> bool:
     return written and known and params.groups == 1 and facts[0].dtype in KINDS
 
 
+def _shapes(facts: Sequence[Fact]) -> Any:
+    """Shapes that are known to be numbers."""
+    return [fact.shape for fact in facts]
+
+
 # The gradient of the data
 
 
@@ -104,8 +109,8 @@ class _Back(NamedTuple):
     """One direction of the gradient of the data. A place y of it stands at stride * q + r of the padded data, and is
     the sum over taps k with k * dilation = r + stride * m of w[k] g[q - m]: for each r a filter that goes over m, of
     which `kept` have taps at all. `taps`: of those filters; `spread`: how far apart a filter's taps are in the m of
-    all r; `before`, `after`: zeros around g, or less than all of it; `count`: of q; `first`: y's place among the
-    results."""
+    all r; `before`, `after`: zeros around g, or less than all of it; `places`: how many q there are; `first`: where
+    the data begins among the results."""
 
     stride: int
     taps: int
@@ -114,7 +119,7 @@ class _Back(NamedTuple):
     kept: int
     before: int
     after: int
-    count: int
+    places: int
     first: int
 
     @classmethod
@@ -146,10 +151,10 @@ def _turned(weight: Symbol, shape: Sequence[int], sides: Sequence[_Back]) -> Sym
     results, channels, *sizes = shape
     value = nameless(weight, shape)
     if any(side.spread > 1 for side in sides):
-        (down, across), (first, second) = sizes, (side.spread for side in sides)
-        apart = Op.get("reshape")(value, shape=(results, channels, down, 1, across, 1))
+        (height, width), (first, second) = sizes, (side.spread for side in sides)
+        apart = Op.get("reshape")(value, shape=(results, channels, height, 1, width, 1))
         zeros = ((0, 0), (0, 0), (0, 0), (0, first - 1), (0, 0), (0, second - 1))
-        sizes = [down * first, across * second]
+        sizes = [height * first, width * second]
         value = Op.get("reshape")(Op.get("pad")(apart, pad_width=zeros), shape=(results, channels, *sizes))
     wanted = [side.taps * side.kept for side in sides]
     kept = [min(pair) for pair in zip(sizes, wanted)]
@@ -157,23 +162,24 @@ def _turned(weight: Symbol, shape: Sequence[int], sides: Sequence[_Back]) -> Sym
         value = sliced(value, (0, 0, 0, 0), (results, channels, *kept))
     for axis in (0, 1):
         value = with_zeros(value, 2 + axis, wanted[axis] - kept[axis])
-    (down, across), (first, second) = ([side.taps, side.kept] for side in sides), (side.kept for side in sides)
-    split = Op.get("reshape")(value, shape=(results, channels, *down, *across))
-    flipped = Op.get("flip")(Op.get("flip")(split, axis=2), axis=4)
-    joined = Op.get("transpose")(flipped, axes=(3, 5, 1, 2, 4, 0))
-    return Op.get("reshape")(joined, shape=(first * second * channels, down[0], across[0], results))
+    down, across = sides
+    split = Op.get("reshape")(value, shape=(results, channels, down.taps, down.kept, across.taps, across.kept))
+    for axis, side in zip((2, 4), sides):
+        split = Op.get("flip")(split, axis=axis) if side.taps > 1 else split
+    joined = Op.get("transpose")(split, axes=(3, 5, 1, 2, 4, 0))
+    return Op.get("reshape")(joined, shape=(down.kept * across.kept * channels, down.taps, across.taps, results))
 
 
 def _between(result: Symbol, shape: Sequence[int], sides: Sequence[_Back], extents: Sequence[int]) -> Symbol:
     """The results of all places between strides where they belong; zeros where no tap stands."""
     (count, channels), (down, across) = shape, sides
-    counts = down.count, across.count
+    counts = down.places, across.places
     split = Op.get("reshape")(result, shape=(count, *counts, down.kept, across.kept, channels))
     missing = [side.stride - side.kept for side in sides]
     if any(missing):
         zeros = ((0, 0), (0, 0), (0, 0), *((0, more) for more in missing), (0, 0))
         split = Op.get("pad")(split, pad_width=zeros)
-    rows, columns = (side.count * side.stride for side in sides)
+    rows, columns = (side.places * side.stride for side in sides)
     joined = Op.get("transpose")(split, axes=(0, 1, 3, 2, 4, 5))
     whole = Op.get("reshape")(joined, shape=(count, rows, columns, channels))
     end = [side.first + extent for side, extent in zip(sides, extents)]
@@ -198,11 +204,9 @@ def _parts(pixels: int, rows: int, columns: int) -> tuple[int, int]:
 def _filters(products: Symbol, parts: int, shape: Sequence[int], dtype: DType) -> Symbol:
     """The sum of parts as filters in OIHW, without zeros beside them."""
     results, channels, down, across = shape
-    total = Op.get("sum")(products, axis=(0,)) if parts > 1 else products
-    if parts == 1:
-        total = sliced(total, (0, 0, 0), (1, results, down * across * channels))
-    else:
-        total = sliced(total, (0, 0), (results, down * across * channels))
-    taps = Op.get("reshape")(total, shape=(results, down, across, channels))
-    short = Op.get("cast")(Op.get("transpose")(taps, axes=(0, 3, 1, 2)), dtype=dtype_name(dtype))
-    return Op.get("reshape")(short, shape=tuple(shape))
+    if parts > 1:
+        attrs = {"channels": results, "depth": channels, "kernel_size": (down, across)}
+        return Op.get("cast")(Op.get("_filter_sums")(products, **attrs), dtype=dtype_name(dtype))
+    short = Op.get("cast")(products, dtype=dtype_name(dtype))
+    taps = nameless(sliced(short, (0, 0, 0), (1, results, down * across * channels)), (results, down, across, channels))
+    return nameless(Op.get("transpose")(taps, axes=(0, 3, 1, 2)), shape)

@@ -128,7 +128,8 @@ def channels_last_pool(
 ) -> Symbol | None:
     """A pool of what other operators give, or its gradient: convolutions have channels last, and so has it."""
     shape, dtype = facts[0].shape, facts[0].dtype
-    if params.layout != "NCHW" or dtype not in KINDS or not is_static(shape) or inputs.outputs[0].node.op is None:
+    given = all(entry.node.op is None for entry in inputs.outputs)
+    if params.layout != "NCHW" or dtype not in KINDS or not is_static(shape) or given:
         return None
     return Op.get(name)(*inputs, **{**canonical(params), "layout": "NHWC"})
 

@@ -1,5 +1,5 @@
-"""What gradients of filters are made of on GPUs: what windows of pictures stand on, laid out in memory, and products
-that go over all pixels, in parts.
+"""What gradients of filters are made of on GPUs: what windows of pictures stand on, laid out in memory, products that
+go over all pixels, in parts, and the sum of those.
 
 A build puts them in place of those gradients, after gradients are taken: they have none."""
 
@@ -14,7 +14,7 @@ from ...base.dtype import FLOAT32, DType, is_float
 from ...base.errors import DTypeError, ShapeError
 from ...base.shape import unify_dim
 from ...core.infer import unify_dtype
-from ...core.schema import PADS, SIDES, attr, schema
+from ...core.schema import INT, PADS, SIDES, attr, schema
 from .. import _layouts as layouts
 from .._families import INJECTIVE, OUT_FUSABLE, Array, Inferred, Shapes, define
 from ._windows import read, window_view, windows_of
@@ -120,4 +120,56 @@ define(
     layout=layouts.fixed_unknown,
     reference=_products_reference,
     compute=_products_compute,
+)
+
+# The sum of parts
+
+
+@schema
+class FilterSumsAttrs:
+    channels: int = attr(INT, "number of filters", low=1)
+    depth: int = attr(INT, "number of channels of a filter", low=1)
+    kernel_size: tuple[int, ...] = attr(SIDES, "height and width of the filters", low=1)
+
+
+def _sums_shape(params: FilterSumsAttrs, ins: Shapes, outs: Shapes) -> Inferred:
+    (parts,), (height, width) = ins, params.kernel_size
+    if parts is not None:
+        rows, columns = parts[1:]
+        if (isinstance(rows, int) and rows < params.channels) or (
+            isinstance(columns, int) and columns < params.depth * height * width
+        ):
+            raise ShapeError(
+                f"parts of {rows} x {columns} hold no {params.channels} filters of {params.depth} channels"
+            )
+    return [parts], [(params.channels, params.depth, height, width)]
+
+
+def _sums_reference(params: FilterSumsAttrs, x: Array) -> Array:
+    height, width = params.kernel_size
+    total = x.astype(np.float64).sum(0)[: params.channels, : height * width * params.depth]
+    taps = total.reshape(params.channels, height, width, params.depth)
+    return np.ascontiguousarray(taps.transpose(0, 3, 1, 2)).astype(x.dtype)
+
+
+def _sums_compute(params: FilterSumsAttrs, x: te.Tensor) -> te.Tensor:
+    height, width = params.kernel_size
+    part = te.reduce_axis(x.shape[0], "part")
+
+    def element(o: Any, i: Any, down: Any, across: Any) -> Any:
+        return te.sum(x[part.var, o, (down * width + across) * params.depth + i], part)
+
+    return te.compute((params.channels, params.depth, height, width), element, name="filter_sums")
+
+
+define(
+    "_filter_sums",
+    "The sum of parts, of which each has a row for every filter, with (taps down, taps across, channels) in it, as "
+    "filters in OIHW. What is behind them in parts is left.",
+    attrs=FilterSumsAttrs,
+    pattern=OUT_FUSABLE,
+    shape=_sums_shape,
+    layout=layouts.fixed_unknown,
+    reference=_sums_reference,
+    compute=_sums_compute,
 )
