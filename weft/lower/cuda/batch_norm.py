@@ -17,8 +17,8 @@ from ...base.shape import is_static
 from ...core.ir import Fact
 from ...core.op import Op
 from ...core.symbol import Group, Symbol
+from ...ops.channels_last import channels  # noqa: F401  the operators used here
 from ...ops.math import elemwise  # noqa: F401  the operators used here
-from ...ops.nn import channels  # noqa: F401  the operators used here
 from .pictures import as_stored, nameless, stored_last
 from .product import KINDS
 

@@ -23,7 +23,8 @@ from ...base.shape import is_static
 from ...core.ir import Fact
 from ...core.op import Op
 from ...core.symbol import Symbol
-from ...ops.nn import conv, patches  # noqa: F401  the operators used here
+from ...ops.channels_last import patches  # noqa: F401  the operators used here
+from ...ops.nn import conv  # noqa: F401  the operators used here
 from ...ops.nn._convolution import convolution_of
 from ...ops.nn._windows import Window
 from .pictures import NHWC, RESULT_CHANNELS, as_stored, nameless, sliced, stored_last, with_zeros

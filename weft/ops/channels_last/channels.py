@@ -5,6 +5,7 @@ A build puts them in place of norms on GPUs, after gradients are taken: they hav
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,13 @@ def _short(*dtypes: Any) -> DType | None:
     if known is not None and not (is_float(known) and known.itemsize <= FLOAT32.itemsize):
         raise DTypeError(f"sums in float32 of {known}")
     return known
+
+
+def _vectors(dtypes: Sequence[Any], short: Any) -> list[Any]:
+    """A number for each channel is float32, or what the rows are."""
+    if short is not None and any(dtype not in (None, FLOAT32, short) for dtype in dtypes):
+        raise DTypeError(f"numbers for channels of {', '.join(map(str, dtypes))}", why=f"they are {short} or float32")
+    return list(dtypes)
 
 
 def _moments_shape(params: None, ins: Shapes, outs: Shapes) -> Inferred:
@@ -90,13 +98,18 @@ def _slopes_shape(params: None, ins: Shapes, outs: Shapes) -> Inferred:
     return [rows, rows, channels], [channels] * 2
 
 
+def _slopes_dtype(params: None, ins: Any, outs: Any) -> Inferred:
+    short = _short(*ins[:2])
+    return [short, short, *_vectors(ins[2:], short)], [FLOAT32, FLOAT32]
+
+
 def _slopes_reference(g: Array, x: Array, mean: Array) -> list[Array]:
-    ograd, left = g.astype(np.float64), x.astype(np.float64) - mean
+    ograd, left = g.astype(np.float64), x.astype(np.float64) - mean.astype(np.float64)
     return [(ograd * left).sum(0).astype(np.float32), ograd.sum(0).astype(np.float32)]
 
 
 def _slopes_compute(g: te.Tensor, x: te.Tensor, mean: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
-    ograd, wide = _wide(g), _wide(x)
+    ograd, wide, mean = _wide(g), _wide(x), _wide(mean)
     along = _total(x, "along", lambda row, c: ograd[row, c] * (wide[row, c] - mean[c]))
     return along, _total(g, "plain", lambda row, c: ograd[row, c])
 
@@ -107,7 +120,7 @@ define(
     "float32.",
     inputs={**OGRAD, "data": "(rows, channels)", "mean": "the mean of each channel, in float32"},
     shape=_slopes_shape,
-    dtype=lambda params, ins, outs: ([*[_short(*ins[:2])] * 2, FLOAT32], [FLOAT32, FLOAT32]),
+    dtype=_slopes_dtype,
     layout=layouts.fixed_unknown,
     reference=_slopes_reference,
     compute=_slopes_compute,
@@ -133,20 +146,23 @@ def _each_shape(tensors: int) -> Any:
 def _each_dtype(tensors: int) -> Any:
     def rule(params: None, ins: Any, outs: Any) -> Inferred:
         short = _short(*ins[:tensors], *outs)
-        return [*[short] * tensors, *[FLOAT32] * (len(ins) - tensors)], [short]
+        return [*[short] * tensors, *_vectors(ins[tensors:], short)], [short]
 
     return rule
 
 
 def _scaled_reference(x: Array, mean: Array, factor: Array, shift: Array) -> Array:
     with np.errstate(all="ignore"):
-        return ((x.astype(np.float32) - mean) * factor + shift).astype(x.dtype)
+        made = (x.astype(np.float64) - mean.astype(np.float64)) * factor.astype(np.float64)
+        return (made + shift.astype(np.float64)).astype(x.dtype)
 
 
 def _scaled_compute(x: te.Tensor, mean: te.Tensor, factor: te.Tensor, shift: te.Tensor) -> te.Tensor:
+    wide, mean, factor, shift = map(_wide, (x, mean, factor, shift))
+
     def element(*i: Any) -> Any:
         c = i[-1]
-        return te.cast((te.cast(x[i], FLOAT32) - mean[c]) * factor[c] + shift[c], x.dtype)
+        return te.cast((wide[i] - mean[c]) * factor[c] + shift[c], x.dtype)
 
     return te.compute(x.shape, element, name="scaled")
 
@@ -166,18 +182,19 @@ define(
 
 
 def _tilted_reference(g: Array, x: Array, mean: Array, factor: Array, slope: Array, shift: Array) -> Array:
+    ograd, wide, *vectors = (array.astype(np.float64) for array in (g, x, mean, factor, slope, shift))
     with np.errstate(all="ignore"):
-        made = g.astype(np.float32) * factor + (x.astype(np.float32) - mean) * slope + shift
-    return made.astype(x.dtype)
+        return (ograd * vectors[1] + (wide - vectors[0]) * vectors[2] + vectors[3]).astype(x.dtype)
 
 
 def _tilted_compute(
     g: te.Tensor, x: te.Tensor, mean: te.Tensor, factor: te.Tensor, slope: te.Tensor, shift: te.Tensor
 ) -> te.Tensor:
+    ograd, wide, mean, factor, slope, shift = map(_wide, (g, x, mean, factor, slope, shift))
+
     def element(*i: Any) -> Any:
         c = i[-1]
-        ograd, left = te.cast(g[i], FLOAT32), te.cast(x[i], FLOAT32) - mean[c]
-        return te.cast(ograd * factor[c] + left * slope[c] + shift[c], x.dtype)
+        return te.cast(ograd[i] * factor[c] + (wide[i] - mean[c]) * slope[c] + shift[c], x.dtype)
 
     return te.compute(x.shape, element, name="tilted")
 

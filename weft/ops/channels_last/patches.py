@@ -16,8 +16,8 @@ from ...base.shape import unify_dim
 from ...core.infer import unify_dtype
 from ...core.schema import INT, PADS, SIDES, attr, schema
 from .. import _layouts as layouts
-from .._families import INJECTIVE, OUT_FUSABLE, Array, Inferred, Shapes, define
-from ._windows import read, window_view, windows_of
+from .._families import INJECTIVE, OUT_FUSABLE, Array, Inferred, Shapes, define, numeric
+from ..nn._windows import read, window_view, windows_of
 
 
 @schema
@@ -48,7 +48,7 @@ def _shape(params: PatchesAttrs, ins: Shapes, outs: Shapes) -> Inferred:
 def _reference(params: PatchesAttrs, x: Array) -> Array:
     outs: Any = _shape(params, [x.shape], [None])[1][0][1:3]
     view = window_view(x.transpose(0, 3, 1, 2), _windows(params), outs)
-    return np.ascontiguousarray(view.transpose(0, 2, 3, 4, 5, 1))
+    return view.transpose(0, 2, 3, 4, 5, 1).copy()
 
 
 def _compute(params: PatchesAttrs, x: te.Tensor) -> te.Tensor:
@@ -147,9 +147,11 @@ def _sums_shape(params: FilterSumsAttrs, ins: Shapes, outs: Shapes) -> Inferred:
 
 def _sums_reference(params: FilterSumsAttrs, x: Array) -> Array:
     height, width = params.kernel_size
-    total = x.astype(np.float64).sum(0)[: params.channels, : height * width * params.depth]
+    total = (x.astype(np.float64) if is_float(x.dtype) else x).sum(0)[
+        : params.channels, : height * width * params.depth
+    ]
     taps = total.reshape(params.channels, height, width, params.depth)
-    return np.ascontiguousarray(taps.transpose(0, 3, 1, 2)).astype(x.dtype)
+    return taps.transpose(0, 3, 1, 2).astype(x.dtype)
 
 
 def _sums_compute(params: FilterSumsAttrs, x: te.Tensor) -> te.Tensor:
@@ -169,6 +171,7 @@ define(
     attrs=FilterSumsAttrs,
     pattern=OUT_FUSABLE,
     shape=_sums_shape,
+    dtype=numeric,
     layout=layouts.fixed_unknown,
     reference=_sums_reference,
     compute=_sums_compute,
