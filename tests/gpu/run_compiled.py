@@ -188,6 +188,45 @@ def outside(name, make, shape):
     return said(name, worst, TOLERANCE, "gradients")
 
 
+CONVOLUTIONS = [  # images, channels, results, extent, size, stride, padding, dilation
+    (4, 64, 64, 28, 3, 1, 1, 1),
+    (4, 64, 128, 28, 3, 2, 1, 1),
+    (8, 64, 256, 28, 1, 1, 0, 1),
+    (8, 256, 128, 29, 1, 2, 0, 1),
+    (2, 3, 64, 64, 7, 2, 3, 1),
+    (2, 32, 24, 17, 5, 3, 2, 2),
+    (3, 7, 13, 15, 4, 1, 1, 1),
+    (16, 64, 64, 56, 3, 1, 1, 1),  # sums in many parts
+]
+
+
+def convolutions(name, precision, tolerance):
+    """The gradients of convolutions of many kinds, asked for inside of the function."""
+    import torch
+
+    import weft
+
+    worst, where = 0.0, None
+    for case in CONVOLUTIONS:
+        images, channels, results, extent, size, stride, padding, dilation = case
+        rng = np.random.default_rng(extent)
+        x = rng.standard_normal((images, channels, extent, extent)).astype("float32")
+        w = rng.standard_normal((results, channels, size, size)).astype("float32")
+
+        def gradients(m, x, w, stride=stride, padding=padding, dilation=dilation):
+            y = m.nn.functional.conv2d(x, w, None, stride, padding, dilation)
+            return m.autograd.grad(y, [x, w], y.detach() * 0.01)
+
+        leaves = [torch.tensor(array, requires_grad=True) for array in (x, w)]
+        wanted = gradients(torch, *leaves)
+        compiled = weft.compile(lambda x, w, run=gradients: run(weft, x, w), precision=precision)
+        there = [weft.tensor(array, device="cuda").requires_grad_() for array in (x, w)]
+        for found, one in zip(compiled(*there), wanted):
+            apart = off(found.detach().cpu().numpy(), one.numpy())
+            worst, where = max((worst, where), (apart, case), key=lambda pair: pair[0])
+    return said(name, worst, tolerance, f"at {where}")
+
+
 def dropping(name):
     """Random numbers are those of the processor's generator."""
     torch, weft, theirs, ours = twins(lambda n: encoder(n, 1, 64, 4, 128, 0.1))
@@ -287,6 +326,13 @@ CASES = {
     "transformer block, SGD in bf16": lambda name: training(
         name, block, (8, 32, 64), "SGD", lr=0.05, tolerance=5e-2, compiling={"precision": "bf16"}
     ),
+    "residual blocks, SGD in bf16": lambda name: training(
+        name, small_residual, (8, 3, 32, 32), "SGD", lr=0.01, tolerance=8e-2, compiling={"precision": "bf16"}
+    ),
+    "gradients of convolutions": lambda name: convolutions(name, "fp32", 1e-4),
+    "gradients of convolutions in tf32": lambda name: convolutions(name, "tf32", 5e-3),
+    "gradients of convolutions in fp16": lambda name: convolutions(name, "fp16", 1e-2),
+    "gradients of convolutions in bf16": lambda name: convolutions(name, "bf16", 5e-2),
     "gradients from outside": lambda name: outside(name, perceptron, (32, 64)),
     "dropout": dropping,
     "sizes": sizes,

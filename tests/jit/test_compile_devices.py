@@ -6,11 +6,14 @@ import gc
 import numpy as np
 import pytest
 from oracles import oracle
+from runtime.interpreted_cuda import Recording
 
 import weft
 from weft import nn
 from weft.base.errors import Error, InvalidValue, RunError
+from weft.jit.compile.device_segment import DeviceSegment
 from weft.jit.compile.recorder import BrokenGraph
+from weft.te.loops import WholeKernel
 
 torch = oracle("torch")
 pytestmark = pytest.mark.usefixtures("gpu")
@@ -134,6 +137,28 @@ class Convolutional:
         )
 
 
+class Residual:
+    """A stem, and a block in steps of two with a norm on either way."""
+
+    shape, classes = (2, 3, 9, 8), 3
+
+    @staticmethod
+    def made(n):
+        class Block(n.Module):
+            def __init__(self):
+                super().__init__()
+                first = [n.Conv2d(8, 8, 3, 2, 1, bias=False), n.BatchNorm2d(8), n.ReLU()]
+                self.body = n.Sequential(*first, n.Conv2d(8, 16, 1, bias=False), n.BatchNorm2d(16))
+                self.side = n.Sequential(n.Conv2d(8, 16, 1, 2, bias=False), n.BatchNorm2d(16))
+                self.act = n.ReLU()
+
+            def forward(self, x):
+                return self.act(self.body(x) + self.side(x))
+
+        stem = [n.Conv2d(3, 8, 3, padding=1, bias=False), n.BatchNorm2d(8), n.ReLU(), n.MaxPool2d(3, 2, 1)]
+        return n.Sequential(*stem, Block(), n.AdaptiveAvgPool2d(1), n.Flatten(), n.Linear(16, 3))
+
+
 def twins(make):
     torch.manual_seed(0)
     theirs, ours = make(torch.nn), make(nn)
@@ -154,18 +179,8 @@ def test_training_steps(network, optimiser, options, gpu, rng):
     theirs, ours = twins(network.made)
     optimisers = [getattr(m.optim, optimiser)(n.parameters(), **options) for m, n in ((torch, theirs), (weft, ours))]
 
-    def training(m, model, optimizer):
-        def step(x, y):
-            optimizer.zero_grad()
-            loss = m.nn.functional.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
-            return loss
-
-        return step
-
-    plain = training(torch, theirs, optimisers[0])
-    compiled = weft.compile(training(weft, ours, optimisers[1]), fullgraph=True)
+    plain = labelled(torch, theirs, optimisers[0])
+    compiled = weft.compile(labelled(weft, ours, optimisers[1]), fullgraph=True)
     places = [p.data_ptr() for p in ours.parameters()]
     for turn in range(6):
         x, y = numbers(rng, *network.shape), rng.integers(0, network.classes, network.shape[0])
@@ -194,6 +209,59 @@ def test_training_steps(network, optimiser, options, gpu, rng):
                 np.testing.assert_allclose(
                     states[1][key][name].cpu().numpy(), wanted.numpy(), rtol=2e-3, atol=3e-4, err_msg=name
                 )
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """The kernels of compiled functions, by what they compute, and whether they are tensor cores' own."""
+    found, open_segment = [], DeviceSegment.__init__
+
+    def opened(self, executor, *args, **kwargs):
+        program = executor.program
+        bodies = [Recording.kernels.get(step.kernel, [(None,)])[0][0] for step in program.plan.steps]
+        whole = [body is not None and isinstance(body.body, WholeKernel) for body in bodies]
+        found.extend(zip([kernel.operators for kernel in program.kernels], whole))
+        open_segment(self, executor, *args, **kwargs)
+
+    monkeypatch.setattr(DeviceSegment, "__init__", opened)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_training_step_of_a_residual_network(precision, kernels, rng):
+    """Convolutions and their gradients are products of tensor cores, and pictures keep their layout between them."""
+    theirs, ours = twins(Residual.made)
+    optimisers = [m.optim.SGD(n.parameters(), lr=0.05) for m, n in ((torch, theirs), (weft, ours))]
+    plain = labelled(torch, theirs, optimisers[0])
+    compiled = weft.compile(labelled(weft, ours, optimisers[1]), fullgraph=True, precision=precision)
+    bound = {"fp32": 2e-4, "bf16": 6e-2}[precision]
+    for _ in range(2):
+        x, y = numbers(rng, *Residual.shape), rng.integers(0, Residual.classes, Residual.shape[0])
+        same(compiled(there(x), there(y)), plain(torch.tensor(x), torch.tensor(y)), bound)
+    for (name, found), wanted in zip(ours.state_dict().items(), theirs.state_dict().values()):
+        np.testing.assert_allclose(found.cpu().numpy(), wanted.numpy(), rtol=bound, atol=bound, err_msg=name)
+    named = lambda name: [whole for operators, whole in kernels if name in operators]
+    for name in ("_conv2d_grad_data", "_conv2d_grad_weight", "_batch_norm_moments", "_batch_norm_grad"):
+        assert not named(name)
+    assert any(named("conv2d"))
+    assert len(named("_pixel_products")) >= 4
+    if precision == "bf16":  # of float32 there are kernels for the rest, too, and few rows are multiplied by loops
+        assert sum(named("conv2d")) == 4 + 3  # the first reads pictures that have no gradient
+        assert (len(named("conv2d")), len(named("_pixel_products"))) == (4 + 3, 4)
+        # two filters of more than one tap, the pictures that enter, for both that read them, and the pool at the end
+        assert len(named("__layout_transform__")) <= 2 + 2 + 2
+
+
+def labelled(m, model, optimizer):
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = m.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
 
 
 def stepping(m, model, optimizer):

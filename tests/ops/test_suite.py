@@ -57,6 +57,18 @@ WITHOUT_GRADIENT = {
     "cached_attention": "of decoders that write text, which are run and not trained",
     "_halo": "put in place when a model is built, after gradients are taken",
     **dict.fromkeys(
+        (
+            "_patches",
+            "_pixel_products",
+            "_filter_sums",
+            "_channel_moments",
+            "_channel_slopes",
+            "_channel_scaled",
+            "_channel_tilted",
+        ),
+        "put in place when a model is built for a GPU, after gradients are taken",
+    ),
+    **dict.fromkeys(
         ("quantize", "dequantize", "requantize", "integer_matmul", "integer_conv", "dense_levels"),
         "of quantised networks, which are run and not trained",
     ),

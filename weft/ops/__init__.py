@@ -3,7 +3,20 @@ tensors or symbols; so are those that users register. The families are for writi
 `from weft.ops import unary, pointwise`."""
 
 from ..core.op import Op, list_op_names
-from . import _families, compiled_group, control_flow, linalg, math, ml, nn, random, reduce, shape, vision
+from . import (
+    _families,
+    channels_last,
+    compiled_group,
+    control_flow,
+    linalg,
+    math,
+    ml,
+    nn,
+    random,
+    reduce,
+    shape,
+    vision,
+)
 from ._families import EARLIER, F, binary, broadcasting, define, pointwise, scalar, unary
 
 __all__ = ["OWN", "F", "binary", "broadcasting", "define", "pointwise", "scalar", "unary"]

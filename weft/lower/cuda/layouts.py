@@ -24,12 +24,13 @@ from ...core.symbol import Symbol
 from ...ops.nn import conv  # noqa: F401  the operators used here
 from ...ops.nn._convolution import convolution_of
 from ...ops.shape import pad, slicing  # noqa: F401  the operators used here
+from .batch_norm import gradient_of_norm, norm_of_batch
+from .gradients import gradient_of_data, gradient_of_filters
 from .masters import MAX_STRIDE
+from .pictures import NHWC, RESULT_CHANNELS, with_zeros
 from .product import COPY_BYTES, KINDS
 
-NHWC = {"layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
 NHWC_GROUPED = {"layout": "NHWC", "kernel_layout": "HWIO", "out_layout": "NHWC"}
-RESULT_CHANNELS = 8  # what results are multiples of, so that they are stored by tensor maps
 STEM_CHANNELS = 4  # up to which squares of pixels are taken together
 PATCH_CHANNELS = 16  # from which on windows that do not overlap are copied as others are
 
@@ -50,9 +51,9 @@ def channels_last_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], tar
     elif _is_stem(params, channels):
         data, weight, params = _of_squares(params, data, weight, shape)
         channels, axis = 4 * channels, 3
-    data, weight = (_with_zeros(side, axis, -channels % unit) for side in (data, weight))
+    data, weight = (with_zeros(side, axis, -channels % unit) for side in (data, weight))
     more = -params.channels % RESULT_CHANNELS
-    weight, bias = _with_zeros(weight, 0, more), [_with_zeros(b, 0, more, 1) for b in bias]
+    weight, bias = with_zeros(weight, 0, more), [with_zeros(b, 0, more, 1) for b in bias]
     attrs = {**canonical(replace(params, channels=params.channels + more)), **NHWC}
     made = Op.get("conv2d")(data, weight, *bias, **attrs)
     if not more:
@@ -64,13 +65,6 @@ def channels_last_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], tar
 def _are_pictures_known(shape: Shape) -> TypeGuard[tuple[Any, int, int, int]]:
     """Whether all but the number of pictures are numbers."""
     return shape is not None and shape[0] is not None and is_static(shape[1:])
-
-
-def _with_zeros(value: Symbol, axis: int, more: int, rank: int = 4) -> Symbol:
-    """A tensor with some zeros behind it, along an axis."""
-    if not more:
-        return value
-    return Op.get("pad")(value, pad_width=tuple((0, more if n == axis else 0) for n in range(rank)))
 
 
 def _is_stem(params: Any, channels: int) -> bool:
@@ -137,12 +131,13 @@ def _of_patches(params: Any, data: Symbol, weight: Symbol, shape: Sequence[Any])
 def channels_last_pool(
     params: Any, inputs: Symbol, facts: Sequence[Fact], target: CudaTarget, name: str
 ) -> Symbol | None:
-    """A pool of what other operators give: convolutions have channels last, and so has it."""
+    """A pool of what other operators give, or its gradient: convolutions have channels last, and so has it."""
     shape, dtype = facts[0].shape, facts[0].dtype
     known = dtype in KINDS and _are_pictures_known(shape)
-    if params.layout != "NCHW" or not known or inputs.outputs[0].node.op is None:
+    given = all(entry.node.op is None for entry in inputs.outputs)
+    if params.layout != "NCHW" or not known or given:
         return None
-    return Op.get(name)(inputs, **{**canonical(params), "layout": "NHWC"})
+    return Op.get(name)(*inputs, **{**canonical(params), "layout": "NHWC"})
 
 
 def _squares(x: Symbol, shape: Sequence[Any]) -> Symbol:
@@ -164,9 +159,16 @@ def turned_matmul(params: Any, inputs: Symbol, facts: Sequence[Fact], target: Cu
     return Op.get("matmul")(data, turned, transpose_b=True)
 
 
-POOLS = "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d"
+POOLS = (
+    "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d adaptive_avg_pool2d _max_pool2d_grad _avg_pool2d_grad "
+    "_global_max_pool2d_grad _global_avg_pool2d_grad _adaptive_avg_pool2d_grad"
+)
 LAYOUT_RULES: dict[str, Callable[[Any, Symbol, Sequence[Fact], CudaTarget], Symbol | None]] = {
     "conv2d": channels_last_conv2d,
+    "_conv2d_grad_data": gradient_of_data,
+    "_conv2d_grad_weight": gradient_of_filters,
+    "_batch_norm_moments": norm_of_batch,
+    "_batch_norm_grad": gradient_of_norm,
     "matmul": turned_matmul,
     **{name: partial(channels_last_pool, name=name) for name in POOLS.split()},
 }

@@ -107,7 +107,8 @@ def _multiplied(group: FusedGroup, fact: Facts) -> Multiplied | None:
     if not set(node.inputs) <= set(group.inputs) or not all(is_static(end.shape) and prod(end.shape) for end in ends):
         return None
     dtype = ends[0].dtype
-    alike = all(end.dtype == dtype for end in ends[:-1]) and ends[-1].dtype in KINDS
+    alike = all(end.dtype == dtype for end in ends[:-2]) and ends[-1].dtype in KINDS
+    alike = alike and ends[-2].dtype in (dtype, FLOAT32)  # what sums are given in
     if dtype not in KINDS or not alike or ends[-1].shape != ends[-2].shape:
         return None
     return READERS[node.op_name](node, fact)
@@ -187,6 +188,12 @@ def _batch_matmul(node: Node, fact: Facts) -> Multiplied:
     return Multiplied(sides[0], sides[1], out[:-2], out[-2], out[-1], depth)
 
 
+def _pixel_products(node: Node, fact: Facts) -> Multiplied:
+    sides = [replace(side, turned=True, leading=side.shape[:1]) for side in (_side(e, fact) for e in node.inputs)]
+    parts, depth, rows = sides[0].shape
+    return Multiplied(sides[0], sides[1], (parts,), rows, sides[1].shape[2], depth)
+
+
 def _conv2d(node: Node, fact: Facts) -> Multiplied | None:
     conv, params = convolution_of(node.params), node.params
     if params.groups != 1 or (str(conv.data), str(conv.kernel), str(conv.out)) != ("NHWC", "OHWI", "NHWC"):
@@ -227,6 +234,7 @@ READERS: dict[str, Callable[[Node, Facts], Multiplied | None]] = {
     "dense": _dense,
     "matmul": _matmul,
     "batch_matmul": _batch_matmul,
+    "_pixel_products": _pixel_products,
     "conv2d": _conv2d,
 }
 
@@ -288,6 +296,8 @@ def _written(
     out = b.arg("out", dtype, (prod(shape),))
     whole = shape if epilogue is None else epilogue.shape(shape)
     lines = (*made.leading, made.rows) if made.leading else whole[:-1]
+    summed = fact(NodeEntry(group.master or group.nodes[0])).dtype
+    assert summed is not None
 
     def finish(total: Expr, batch: Expr, row: Expr, column: Expr) -> Expr:
         value = total if bias is None else total + bias[column]
@@ -303,7 +313,7 @@ def _written(
         left = _matrices(buffers[0], made.a, made.leading)
     request = Request(
         left, _matrices(buffers[1], made.b, made.leading), prod(made.leading), made.rows, made.columns, made.depth, out,
-        finish, KINDS[made.a.dtype], _beside(finish, out, whole, made), rest or None, made.a.dtype,
+        finish, KINDS[made.a.dtype], _beside(finish, out, whole, made, summed), rest or None, summed,
     )  # fmt: skip
     kernel = write(b, request, target)
     return LoweredKernel(kernel, (*arguments, group.outputs[0]), prod(shape) * made.depth)
@@ -339,10 +349,10 @@ def _index(number: Expr, extents: Sequence[Any]) -> list[Expr]:
     return found[::-1]
 
 
-def _beside(finish: Any, out: Buffer, shape: Sequence[Any], made: Multiplied) -> Buffer | None:
+def _beside(finish: Any, out: Buffer, shape: Sequence[Any], made: Multiplied, summed: DType) -> Buffer | None:
     """A tensor of the result's shape and dtype that is read at the result's index alone."""
     batch, row, column = (Var(name) for name in ("batch", "row", "column"))
-    value = finish(Var("total", made.a.dtype), batch, row, column)
+    value = finish(Var("total", summed), batch, row, column)
     found: dict[Buffer, list[Load]] = {}
     for load in loads(value):
         found.setdefault(load.source, []).append(load)  # type: ignore[arg-type]
