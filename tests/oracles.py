@@ -15,13 +15,14 @@ MISSING = "oracle {} is not installed: `make oracles` installs it"
 
 
 def oracle(name: str) -> Any:
-    """The module of an oracle such as "torch" or "onnxruntime". Where a file of tests asks for a
+    """The module of an oracle such as "torch", "torch.nn.functional" or "onnxruntime". Where a file of tests asks for a
     missing one while it is imported, it gets a stand-in that skips the tests that use it."""
     if installed(name):
         return importlib.import_module(name)
+    package = name.partition(".")[0]
     if _in_a_test():
-        skip(name)
-    return _Missing(name)
+        skip(package)
+    return _Missing(package)
 
 
 def _in_a_test() -> bool:

@@ -14,10 +14,9 @@ import weft
 from weft.runtime.executor import KEPT_SIZES
 from weft.te.loops import WholeKernel
 
-torch = oracle("torch")
+torch, F = oracle("torch"), oracle("torch.nn.functional")
 sym = weft.symbol
 rng = np.random.default_rng(17)
-F = torch.nn.functional
 FEW = 8  # rows of products that are not for tensor cores
 FEW_HALVES = 4  # of 16 bits, where warpgroups multiply them
 BOUND = {"fp32": 2e-5, "tf32": 5e-3, "fp16": 5e-3, "bf16": 4e-2}

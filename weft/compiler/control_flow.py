@@ -147,10 +147,10 @@ class Subgraph:
 
     def _keeps_its_shapes(self, values: Mapping[str, int]) -> bool:
         try:
-            self._checks = self._checks or ShapeChecks(partial(self._typed, self._shapes))
+            self._checks = self._checks or ShapeChecks(self._typed(self._shapes, {}))
         except Error:
             return False
-        return self._checks.holds(values)
+        return self._checks.holds(values, partial(self._typed, self._shapes))
 
     def _typed(self, shapes: Mapping[str, tuple[int | str, ...]], bound: Mapping[str, int]) -> Graph:
         """The graph with numbers for some of the names."""

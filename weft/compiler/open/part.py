@@ -141,10 +141,10 @@ class OpenPrograms:
     def _keeps_its_shapes(self, values: Mapping[str, int]) -> bool:
         """Whether shapes that follow from names say what inference says of these numbers."""
         try:
-            self._checks = self._checks or ShapeChecks(self._typed)
+            self._checks = self._checks or ShapeChecks(self._typed({}))
         except Error:
             return False
-        return self._checks.holds(values)
+        return self._checks.holds(values, self._typed)
 
     def _typed(self, bound: Mapping[str, int]) -> Graph:
         """The graph with numbers for some of the names."""

@@ -23,13 +23,13 @@ Numbers = Mapping[Dim, int]
 
 
 class ShapeChecks:
-    """What is asked of a graph that has names in its shapes. `typed` makes it with numbers for some of them."""
+    """What is asked of a graph that has names in its shapes."""
 
-    def __init__(self, typed: Callable[[Mapping[str, int]], Graph]) -> None:
-        self._typed, self._graph = typed, typed({})
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
         self._checks: list[_Check] = []
         self._is_complete = True  # whether the rules of single nodes tell all
-        graph, found = self._graph, dict[object, _Check]()
+        found = dict[object, _Check]()
         for node in graph.indexed.nodes:
             if node.op is None:
                 continue
@@ -43,14 +43,14 @@ class ShapeChecks:
                 found[key] = _Check(node, ins, outs)
         self._checks += [check for check in found.values() if check.names]
 
-    def holds(self, values: Mapping[str, int]) -> bool:
+    def holds(self, values: Mapping[str, int], typed: Callable[[Mapping[str, int]], Graph]) -> bool:
         """Whether every node gives the shapes that follow from names, where those have these values: node by node, or
-        where that does not tell, by inference of the whole graph."""
+        where that does not tell, by inference of the whole graph, which `typed` makes with numbers for some names."""
         numbers = _Numbers(values)
         if self._is_complete and all(check.holds(values, numbers) for check in self._checks):
             return True
         try:
-            plain = self._typed(values)
+            plain = typed(values)
         except Error:
             return False
         pairs = zip(self._graph.indexed.nodes, plain.indexed.nodes, strict=True)
