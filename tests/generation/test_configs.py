@@ -49,7 +49,7 @@ LLAMA32 = {  # as published, of one billion parameters
 
 
 def settings_of(**config):
-    return described(config)[1]
+    return described(config).settings
 
 
 def test_a_published_one():
@@ -71,6 +71,7 @@ def told_of(found):
         ("mistral", (8, None, 131072, 1e-6, 1e4, False, False, None, False, False, 4096)),
         ("qwen2", (32, None, 32768, 1e-6, 1e4, False, True, False, False, False, None)),
         ("qwen3", (32, 128, 32768, 1e-6, 1e4, False, False, None, False, True, None)),
+        ("phi3", (None, None, 4096, 1e-5, 1e4, False, False, None, False, False, None)),
     ],
 )
 def test_what_files_leave_out(kind, told):
@@ -91,6 +92,7 @@ def test_types_decide_about_biases():
         "mistral": (False, None, False, False),
         "qwen2": (True, False, False, False),
         "qwen3": (True, None, False, True),
+        "phi3": (False, None, False, False),
     }
 
 
@@ -155,7 +157,10 @@ def test_windows(kind, config, window):
         ),
         ({"original_max_position_embeddings": 8, "rope_scaling": {"type": "dynamic"}}, Unsupported, "dynamic"),
         (
-            {"original_max_position_embeddings": 8, "rope_scaling": {"original_max_position_embeddings": 9}},
+            {
+                "original_max_position_embeddings": 8,
+                "rope_scaling": {"type": "yarn", "original_max_position_embeddings": 9},
+            },
             InvalidValue,
             "is 8 and 9",
         ),
@@ -163,6 +168,9 @@ def test_windows(kind, config, window):
         ({"layer_types": "full_attention"}, InvalidType, "layer_types"),
         ({"max_window_layers": "3", "sliding_window": 8}, InvalidType, "max_window_layers"),
         ({"use_sliding_window": 1, "sliding_window": 8}, InvalidType, "use_sliding_window"),
+        ({"model_type": "phi3", "rope_scaling": {"type": "longrope", "long_factor": [1]}}, Unsupported, "longrope"),
+        ({"model_type": "phi3", "rope_scaling": {"type": "yarn", "factor": 2}}, Unsupported, "rope_type is 'yarn'"),
+        ({"model_type": "phi3", "partial_rotary_factor": 0.75}, Unsupported, "partial_rotary_factor"),
         ({"model_type": "gpt2", "n_head": 0}, InvalidValue, "n_head"),
         ({"model_type": "gpt2", "tie_word_embeddings": False}, Unsupported, "tie_word_embeddings"),
     ],
@@ -215,7 +223,7 @@ KEYS = sorted({*LLAMA32, "sliding_window", "use_sliding_window", "max_window_lay
 def test_anything_else_is_an_error_of_weft(kind, config, scaling):
     config = {**LLAMA32, **config, "model_type": kind, **({} if scaling is None else {"rope_scaling": scaling})}
     try:
-        make, found = described(config)
+        make, found, _ = described(config)
     except weft.Error:
         return
     for name in NUMBERS.split() if kind != "gpt2" else ():
@@ -234,7 +242,8 @@ SMALL = {"vocab_size": 11, "hidden_size": 8, "intermediate_size": 6, "num_hidden
 def folder_of(path, **config):
     """With parameters of a tiny network."""
     settings = {"model_type": "llama", **SMALL}
-    tensors = described(settings)[0](described(settings)[1]).state_dict()
+    found = described(settings)
+    tensors = found.make(found.settings).state_dict()
     save_safetensors({f"model.{name}": value for name, value in tensors.items()}, path / "model.safetensors")
     (path / "config.json").write_text(json.dumps({**settings, **config}))
     return path, tensors

@@ -121,34 +121,48 @@ PUBLISHED = {
     "mistral": {"sliding_window": None, "head_dim": 12, "rope_theta": 1e6},
     "qwen2": {"rope_scaling": LINEAR, "use_sliding_window": False, "sliding_window": 4, "tie_word_embeddings": True},
     "qwen3": {"head_dim": 12, "attention_bias": False, "rope_parameters": {**YARN, "rope_theta": 90.0}},
+    "phi3": {"sliding_window": 40, "original_max_position_embeddings": 70, "rope_scaling": None, "rms_norm_eps": 1e-6},
 }
 ALIKE = {  # the same networks
     "llama": PUBLISHED["llama"],
     "mistral": {"head_dim": 12, "rope_theta": 1e6},
     "qwen2": NETWORKS["qwen2"],
     "qwen3": {**NETWORKS["qwen3"], "rope_theta": 90.0},
+    "phi3": {},
 }
+JOINED = {"self_attn.qkv_proj": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]}
+JOINED["mlp.gate_up_proj"] = ["mlp.gate_proj", "mlp.up_proj"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype", "parts"),
-    [("llama", "bfloat16", 2), ("mistral", "float16", 1), ("qwen2", "bfloat16", 1), ("qwen3", "float16", 3)],
+    ("kind", "dtype", "files"),
+    [
+        ("llama", "bfloat16", 2),
+        ("mistral", "float16", 1),
+        ("qwen2", "bfloat16", 1),
+        ("qwen3", "float16", 3),
+        ("phi3", "bfloat16", 2),
+    ],
 )
-def test_folders_as_they_are_published(kind, dtype, parts, tmp_path):
+def test_folders_as_they_are_published(kind, dtype, files, tmp_path):
     """In 16 bits, in one file or in several with an index."""
     model, tokens = llama(**ALIKE[kind]), tokens_of(20)
     state = {
         name if name == "lm_head.weight" else f"model.{name}": value.to(getattr(weft, dtype))
         for name, value in model.state_dict().items()
     }
-    names = [f"model-{part + 1:05}-of-{parts:05}.safetensors" for part in range(parts)]
-    if parts == 1:
+    if kind == "phi3":
+        for at in (f"model.layers.{number}." for number in range(model.settings.num_hidden_layers)):
+            for name, parts in JOINED.items():
+                state[f"{at}{name}.weight"] = weft.cat([state.pop(f"{at}{part}.weight") for part in parts])
+    names = [f"model-{number + 1:05}-of-{files:05}.safetensors" for number in range(files)]
+    if files == 1:
         names = ["model.safetensors"]
     else:
-        index = {"metadata": {}, "weight_map": {name: names[at % parts] for at, name in enumerate(state)}}
+        index = {"metadata": {}, "weight_map": {name: names[at % files] for at, name in enumerate(state)}}
         (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    for part, file in enumerate(names):
-        save_safetensors({name: state[name] for name in list(state)[part::parts]}, tmp_path / file)
+    for number, file in enumerate(names):
+        save_safetensors({name: state[name] for name in list(state)[number::files]}, tmp_path / file)
     sizes = "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads"
     given = {name: getattr(model.settings, name) for name in f"{sizes} max_position_embeddings".split()}
     config = {"model_type": kind, "torch_dtype": dtype, **given, **PUBLISHED[kind]}

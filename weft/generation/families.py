@@ -1,4 +1,5 @@
-"""Which decoder a config.json describes: its values come in, a class of modules and settings for it go out."""
+"""Which decoder a config.json describes: its values come in; a class of modules, settings for it, and which parameters
+its files have as one go out."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from ..base.errors import InvalidType, InvalidValue, Unsupported
 from .gpt2 import GPT2, GPT2Settings
 from .llama import Llama, LlamaSettings
+from .rotation import scaling_type
 from .setting_values import flag, one_of, told, whole
 
 Config = Mapping[str, Any]
@@ -22,6 +24,7 @@ class Family(NamedTuple):
     absent: dict[str, Any]  # settings that files may leave out, where they are not the class's own
     fixed: dict[str, Any]  # settings that follow from the type, whatever files say
     only: dict[str, tuple[Any, ...]]  # settings that change what is computed, and the values that are computed here
+    joined: dict[str, tuple[str, ...]] = {}  # parameters that files have as one, by its name
 
 
 GPT2_ONLY = {
@@ -49,6 +52,17 @@ QWEN = {
     "sliding_window": 4096,
     "max_window_layers": 28,
 }
+PHI3 = {
+    "vocab_size": 32064,
+    "hidden_size": 3072,
+    "intermediate_size": 8192,
+    "max_position_embeddings": 4096,
+    "rms_norm_eps": 1e-5,
+}
+PHI3_JOINED = {
+    "self_attn.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),
+}
 NO_BIAS = {"attention_bias": False, "mlp_bias": False}
 
 FAMILIES = {
@@ -61,26 +75,38 @@ FAMILIES = {
     "qwen3": Family(
         Llama, LlamaSettings, {**QWEN, "head_dim": 128}, {**LLAMA, "mlp_bias": False, "head_norms": True}, LLAMA_ONLY
     ),
+    "phi3": Family(
+        Llama, LlamaSettings, PHI3, {**LLAMA, **NO_BIAS}, {**LLAMA_ONLY, "rope_type": ("default",)}, PHI3_JOINED
+    ),
 }
 
 
-def described(config: Config) -> tuple[Any, Any]:
-    """The class and the settings.
+class Described(NamedTuple):
+    """A class of modules, settings for it, and parameters that files have as one."""
 
-    >>> make, settings = described({"model_type": "qwen2", "num_hidden_layers": 24, "rope_theta": 1000000.0})
-    >>> make.__name__, settings.num_hidden_layers, settings.attention_bias
+    make: Any
+    settings: Any
+    joined: dict[str, tuple[str, ...]]
+
+
+def described(config: Config) -> Described:
+    """What a config.json says.
+
+    >>> found = described({"model_type": "qwen2", "num_hidden_layers": 24, "rope_theta": 1000000.0})
+    >>> found.make.__name__, found.settings.num_hidden_layers, found.settings.attention_bias
     ('Llama', 24, True)
     """
     family = FAMILIES[one_of("model_type", config.get("model_type"), FAMILIES)]
-    for name, allowed in family.only.items():
-        if name in config and config[name] not in allowed:
-            raise Unsupported(f"{name} is {told(config[name])}", why=f"computed for {allowed} only")
     given = {**family.absent, **config}
     if family.make is Llama:
         given |= {**_rotation(given), "sliding_window": _window(given)}
     known = {field.name for field in fields(family.settings)}
-    given |= family.fixed
-    return family.make, family.settings(**{name: value for name, value in given.items() if name in known})
+    plain = {name: value for name, value in {**given, **family.fixed}.items() if name in known}
+    settings = family.settings(**plain)
+    for name, allowed in family.only.items():
+        if name in given and given[name] not in allowed:
+            raise Unsupported(f"{name} is {told(given[name])}", why=f"computed for {allowed} only")
+    return Described(family.make, settings, family.joined)
 
 
 def _rotation(config: Config) -> dict[str, Any]:
@@ -91,15 +117,19 @@ def _rotation(config: Config) -> dict[str, Any]:
             raise InvalidType(f"{name} is {told(value)}", why="it has settings by name")
     if old and new and old != new:
         raise InvalidValue("rope_scaling and rope_parameters say different things", hint="one of them")
-    scaling = dict(new or old)
+    scaling = {name: value for name, value in (new or old).items() if value is not None}
     theta = scaling.pop("rope_theta", config.get("rope_theta"))
     if scaling.pop("partial_rotary_factor", None) not in (None, 1):
         raise Unsupported("a part of each head is rotated", why="partial_rotary_factor is computed for 1 only")
-    name = "original_max_position_embeddings"
+    kind, name = scaling_type(scaling), "original_max_position_embeddings"
     original = config.get(name)
-    if scaling and original is not None and scaling.setdefault(name, original) != original:
+    if kind != "default" and original is not None and scaling.setdefault(name, original) != original:
         raise InvalidValue(f"{name} is {told(original)} and {told(scaling[name])}", hint="one of them")
-    return {"rope_scaling": scaling or None, "rope_theta": LlamaSettings.rope_theta if theta is None else theta}
+    return {
+        "rope_type": kind,
+        "rope_scaling": scaling or None,
+        "rope_theta": LlamaSettings.rope_theta if theta is None else theta,
+    }
 
 
 def _window(config: Config) -> int | None:

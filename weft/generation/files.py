@@ -26,13 +26,15 @@ def load(folder: str | os.PathLike[str]) -> Any:
     path = Path(folder)
     config = _json(path / "config.json")
     try:
-        make, settings = described(config)
+        found = described(config)
     except Error as error:
         raise error.at(str(path / "config.json")) from None
-    tensors = {name.removeprefix(make.PREFIX): value for name, value in _tensors(path).items()}
-    _check_sizes(make.shapes(settings), tensors, path)
+    tensors = {name.removeprefix(found.make.PREFIX): value for name, value in _tensors(path).items()}
+    for name, parts in found.joined.items():
+        _part(tensors, name, {part: found.settings.rows[part] for part in parts}, path)
+    _check_sizes(found.make.shapes(found.settings), tensors, path)
     with unfilled():  # all is in the files
-        model: Any = make(settings)
+        model: Any = found.make(found.settings)
     _fill(model, tensors, path)
     return model
 
@@ -65,6 +67,17 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
             raise NotFound(f"no file {name!r}", where=str(folder), why="parameters are in safetensors files")
         tensors |= load_safetensors(folder / name)
     return tensors
+
+
+def _part(tensors: dict[str, Tensor], joined: str, rows: Mapping[str, int], where: Path) -> None:
+    """Puts parameters of so many rows each in the place of those that are joined, of all blocks."""
+    for name in [name for name in tensors if name.endswith(f"{joined}.weight")]:
+        value = tensors.pop(name)
+        if value.ndim != 2 or value.shape[0] != sum(rows.values()):
+            told, count = f"{name!r} is of shape {tuple(value.shape)}", sum(rows.values())
+            raise FormatError(told, where=str(where), why=f"config.json says {count} rows")
+        for part, piece in zip(rows, value.split(list(rows.values()))):
+            tensors[name.replace(joined, part)] = piece
 
 
 def _check_sizes(shapes: Mapping[str, tuple[int, int]], tensors: Mapping[str, Tensor], where: Path) -> None:

@@ -1,5 +1,5 @@
-"""Llama and what is shaped like it (Mistral, Qwen): the network as modules, with the names of its published files, and
-a step of it as a graph."""
+"""Llama and what is shaped like it (Mistral, Qwen, Phi): the network as modules, with the names of its published files,
+and a step of it as a graph."""
 
 from __future__ import annotations
 
@@ -79,6 +79,14 @@ class LlamaSettings:
     def width(self) -> int:
         """Columns of a head."""
         return self.hidden_size // self.num_attention_heads if self.head_dim is None else self.head_dim
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Rows of a block's first products."""
+        keys, inner = self.shared * self.width, self.intermediate_size
+        heads = {"q_proj": self.num_attention_heads * self.width, "k_proj": keys, "v_proj": keys}
+        hidden = {"mlp.gate_proj": inner, "mlp.up_proj": inner}
+        return {**{f"self_attn.{part}": count for part, count in heads.items()}, **hidden}
 
     @property
     def rotation(self) -> Rotation:
@@ -254,9 +262,5 @@ class Llama(nn.Module):
     def shapes(settings: LlamaSettings) -> dict[str, tuple[int, int]]:
         """Shapes of a few parameters, which tell all sizes."""
         size, at = settings.hidden_size, f"layers.{settings.num_hidden_layers - 1}."
-        return {
-            Llama.TABLE: (settings.vocab_size, size),
-            at + "self_attn.q_proj.weight": (settings.num_attention_heads * settings.width, size),
-            at + "self_attn.k_proj.weight": (settings.shared * settings.width, size),
-            at + "mlp.gate_proj.weight": (settings.intermediate_size, size),
-        }
+        rows = {f"{at}{part}.weight": (count, size) for part, count in settings.rows.items()}
+        return {Llama.TABLE: (settings.vocab_size, size), **rows}
