@@ -92,19 +92,24 @@ def dequantised(matrix, bits, group):
     return exact
 
 
-@pytest.mark.parametrize(("weights", "bits"), [("int8", 8), ("int4", 4)])
-@pytest.mark.parametrize("make", [gpt2, llama])
-def test_levels_compute_what_they_stand_for(make, weights, bits):
-    model, tokens = make(), tokens_of(45)
+def scores_of_levels(model, tokens, bits):
+    """Scores after each token, with the weights of products as their levels say."""
     params = {}
     for name, value in parameters(model).items():
         array, is_turned = value.numpy(), ".c_" in name
         if array.ndim == 2 and ("proj" in name or is_turned):
             array = dequantised(array.T, bits, 16).T if is_turned else dequantised(array, bits, 16)
         params[name] = torch.from_numpy(np.ascontiguousarray(array))
-    head = "lm_head.weight" if isinstance(model, Llama) else "wte.weight"
+    head = "wte.weight" if "wte.weight" in params else "lm_head.weight"
     scored = torch.from_numpy(dequantised(params[head].numpy(), bits, 16))
-    wanted = wanted_scores(model, tokens, {**params, "head" if head == "wte.weight" else head: scored})
+    return wanted_scores(model, tokens, {**params, "head" if head == "wte.weight" else head: scored})
+
+
+@pytest.mark.parametrize(("weights", "bits"), [("int8", 8), ("int4", 4)])
+@pytest.mark.parametrize("make", [gpt2, llama])
+def test_levels_compute_what_they_stand_for(make, weights, bits):
+    model, tokens = make(), tokens_of(45)
+    wanted = scores_of_levels(model, tokens, bits)
     for first in (1, 40):
         found = stepped_scores(Generator(model, weights, group=16), tokens, first)
         largest = np.abs(wanted).max()
@@ -232,6 +237,7 @@ def test_the_most_likely_of_many():
         (lambda: Sampler(1.0)(np.array([1, np.nan], "float32")), "score is nan"),
         (lambda: Sampler(1.0)(np.full(3, -np.inf, "float32")), "score is -inf"),
         (lambda: GPT2Settings(n_embd=10, n_head=3), "heads"),
+        (lambda: GPT2Settings(n_embd="10"), "n_embd is '10'"),
         (lambda: LlamaSettings(num_attention_heads=4, num_key_value_heads=3), "share"),
     ],
 )

@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 from generation.test_generator import gpt2, llama, wanted_scores  # noqa: E402
 
 VOCABULARY = 7
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12}
 
 
 @pytest.fixture
@@ -92,6 +93,8 @@ def test_a_prompt_and_a_token(gpu):
         (lambda: tiny_gpt2(n_head=1, n_embd=4), 15, 18),  # over several blocks of the cache
         (lambda: tiny_llama(num_hidden_layers=2, hidden_size=4, head_dim=2), 5, 7),  # the last turn is not full
         (lambda: tiny_llama(head_dim=4, tie_word_embeddings=True, num_key_value_heads=None), 1, 3),
+        (lambda: tiny_llama(attention_bias=True, mlp_bias=True, head_norms=True, rope_scaling=YARN), 2, 4),
+        (lambda: tiny_llama(attention_bias=True, output_bias=False, hidden_act="gelu_pytorch_tanh"), 2, 3),
     ],
 )
 def test_scores_of_steps_are_those_of_the_whole(gpu, make, first, count):

@@ -1,6 +1,8 @@
 """The GPT-2 and Llama networks in PyTorch, of parameters by the names of their files: what generated scores are held
 against."""
 
+import math
+
 import torch
 from torch.nn import functional as F
 
@@ -27,28 +29,84 @@ def _attended(q, k, v):
 
 
 def llama_scores(p, s, ids):
-    """Scores after each token."""
+    """Scores after each token. Biases, and norms of queries and keys, are those that are among the parameters."""
     x = p["embed_tokens.weight"][ids]
-    width = s.hidden_size // s.num_attention_heads
+    width = s.head_dim or s.hidden_size // s.num_attention_heads
     norm = lambda x, name: p[name + ".weight"] * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + s.rms_norm_eps)
-    angles = torch.arange(len(ids))[:, None] / s.rope_theta ** (torch.arange(0, width, 2).double() / width)
-    cos, sin = (torch.cat([y, y], -1).to(x.dtype) for y in (angles.cos(), angles.sin()))
+    product = lambda x, name: x @ p[name + ".weight"].T + p.get(name + ".bias", 0)
+    frequencies, factor = rotations(s, width)
+    angles = torch.arange(len(ids))[:, None] * torch.tensor(frequencies, dtype=torch.float64)
+    cos, sin = (torch.cat([factor * y, factor * y], -1).to(x.dtype) for y in (angles.cos(), angles.sin()))
 
-    def turned(x):
+    def turned(x, name):
+        x = norm(x, name) if name + ".weight" in p else x
         a, b = x.chunk(2, -1)
         return x * cos + torch.cat([-b, a], -1) * sin
 
     for number in range(s.num_hidden_layers):
         at = f"layers.{number}."
         y = norm(x, at + "input_layernorm")
-        q, k, v = (
-            (y @ p[f"{at}self_attn.{part}_proj.weight"].T).view(len(ids), -1, width).transpose(0, 1) for part in "qkv"
-        )
+        q, k, v = (product(y, f"{at}self_attn.{part}_proj").view(len(ids), -1, width).transpose(0, 1) for part in "qkv")
         repeat = len(q) // len(k)
-        k, v = turned(k).repeat_interleave(repeat, 0), v.repeat_interleave(repeat, 0)
-        x = x + _attended(turned(q), k, v) @ p[at + "self_attn.o_proj.weight"].T
+        q, k = turned(q, at + "self_attn.q_norm"), turned(k, at + "self_attn.k_norm")
+        y = _attended(q, k.repeat_interleave(repeat, 0), v.repeat_interleave(repeat, 0))
+        x = x + product(y, at + "self_attn.o_proj")
         y = norm(x, at + "post_attention_layernorm")
-        inner = F.silu(y @ p[at + "mlp.gate_proj.weight"].T) * (y @ p[at + "mlp.up_proj.weight"].T)
-        x = x + inner @ p[at + "mlp.down_proj.weight"].T
+        inner = ACTIVATIONS[s.hidden_act](product(y, at + "mlp.gate_proj")) * product(y, at + "mlp.up_proj")
+        x = x + product(inner, at + "mlp.down_proj")
     head = p.get("lm_head.weight", p["embed_tokens.weight"])
     return norm(x, "norm") @ head.T
+
+
+ACTIVATIONS = {
+    "silu": lambda x: x / (1 + torch.exp(-x)),
+    "relu": lambda x: x.clamp(min=0),
+    "gelu": lambda x: x * 0.5 * (1 + torch.erf(x / math.sqrt(2))),
+    "gelu_pytorch_tanh": lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+}
+
+
+def rotations(s, width):
+    """By how much each pair of columns turns from one position to the next, and what is turned is multiplied by: pair
+    by pair, as those say who found the scalings."""
+    plain = [s.rope_theta ** (-2 * pair / width) for pair in range(width // 2)]
+    scaling = dict(s.rope_scaling or {})
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    scaling.setdefault("original_max_position_embeddings", s.max_position_embeddings)
+    if kind == "default":
+        return plain, 1.0
+    if kind == "linear":
+        return [f / scaling["factor"] for f in plain], 1.0
+    if kind == "llama3":
+        return [_llama3(f, scaling) for f in plain], 1.0
+    assert kind == "yarn"
+    return _yarn(plain, scaling, s.rope_theta, width)
+
+
+def _llama3(frequency, scaling):
+    """Llama 3.1: short waves stay, long ones are stretched, and those between are in between."""
+    factor, low, high = scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"]
+    length, wave = scaling["original_max_position_embeddings"], 2 * math.pi / frequency
+    if wave < length / high:
+        return frequency
+    if wave > length / low:
+        return frequency / factor
+    smooth = (length / wave - low) / (high - low)
+    return (1 - smooth) * frequency / factor + smooth * frequency
+
+
+def _yarn(plain, scaling, theta, width):
+    """YaRN: columns below those of `beta_fast` turns stay, above those of `beta_slow` they are stretched."""
+    factor, length = scaling["factor"], scaling["original_max_position_embeddings"]
+    column = lambda turns: width * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+    low, high = column(scaling.get("beta_fast", 32)), column(scaling.get("beta_slow", 1))
+    if scaling.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, width - 1)
+    made = []
+    for pair, f in enumerate(plain):
+        ramp = min(max((pair - low) / (high - low), 0), 1)
+        made.append(f / factor * ramp + f * (1 - ramp))
+    m = lambda scale: 0.1 * scale * math.log(factor) + 1
+    told = m(scaling["mscale"]) / m(scaling["mscale_all_dim"]) if "mscale" in scaling else m(1)
+    return made, scaling.get("attention_factor", told)

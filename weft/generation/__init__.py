@@ -1,4 +1,4 @@
-"""Text generation: decoders of the GPT-2 and Llama architectures, run token by token over a cache.
+"""Text generation: decoders of the GPT-2 and Llama architectures (Mistral, Qwen, Phi), run token by token over a cache.
 
 model = weft.generation.load("folder")             config.json and safetensors, or GPT2(...), Llama(...)
 generator = weft.generation.Generator(model, weights="int4")

@@ -102,9 +102,10 @@ class ModuleDecoder:
     """A module that writes a step of its own as a graph (`GPT2`, `Llama`)."""
 
     def __init__(self, model: Any, wanted: Wanted) -> None:
-        context = min(model.positions, MOST_TOKENS) if wanted.context is None else wanted.context
-        if not 1 <= context <= model.positions:
-            raise InvalidValue(f"a context of {context} tokens", why=f"the model sees from 1 to {model.positions}")
+        setting, most = min(model.limits.items(), key=lambda limit: limit[1])
+        context = min(most, MOST_TOKENS) if wanted.context is None else wanted.context
+        if not 1 <= context <= most:
+            raise InvalidValue(f"a context of {context} tokens", why=f"the model sees from 1 to {most}: its {setting}")
         self.context, self.vocabulary = context, model.settings.vocab_size
         arrays = {name: array_of(value.detach()) for name, value in model.state_dict().items()}
         kind = wanted.target.kind

@@ -12,6 +12,7 @@ from ..base.errors import InvalidValue
 from ..core.symbol import Symbol
 from ..eager.torch_core.public_names import NAMES
 from ..nn import functional as F
+from .setting_values import check_fields
 from .steps import Arrays, StepGraph
 
 arange = NAMES["arange"]
@@ -30,6 +31,7 @@ class GPT2Settings:
     layer_norm_epsilon: float = 1e-5
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.n_embd % self.n_head:
             raise InvalidValue(f"{self.n_embd} columns for {self.n_head} heads", why="heads have as many columns each")
 
@@ -99,6 +101,7 @@ class GPT2(nn.Module):
     """
 
     PREFIX = "transformer."  # of names in files that have the scores' matrix as well
+    TABLE = "wte.weight"  # of tokens
 
     def __init__(self, settings: GPT2Settings | None = None) -> None:
         super().__init__()
@@ -146,6 +149,16 @@ class GPT2(nn.Module):
         return self.settings.n_layer, self.settings.n_head, self.settings.n_embd // self.settings.n_head
 
     @property
-    def positions(self) -> int:
-        """The most tokens that it can see."""
-        return self.settings.n_positions
+    def limits(self) -> dict[str, int]:
+        """Settings that say how many tokens it can see."""
+        return {"n_positions": self.settings.n_positions}
+
+    @staticmethod
+    def shapes(settings: GPT2Settings) -> dict[str, tuple[int, int]]:
+        """Shapes of a few parameters, which tell all sizes."""
+        size = settings.n_embd
+        return {
+            "wte.weight": (settings.vocab_size, size),
+            "wpe.weight": (settings.n_positions, size),
+            f"h.{settings.n_layer - 1}.mlp.c_fc.weight": (size, settings.hidden),
+        }

@@ -1,25 +1,41 @@
-"""Llama: the network as modules, with the names of its published files, and a step of it as a graph."""
+"""Llama and what is shaped like it (Mistral, Qwen, Phi): the network as modules, with the names of its published files,
+and a step of it as a graph."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from .. import nn
-from ..base.errors import InvalidValue
+from ..base.errors import InvalidValue, Unsupported
 from ..core.symbol import Symbol
 from ..eager.torch_core.public_names import NAMES
 from ..nn import functional as F
+from .rotation import Plain, Rotation, rotation_of
+from .setting_values import check_fields, one_of
 from .steps import Arrays, StepGraph
 
 arange, cat, tensor = NAMES["arange"], NAMES["cat"], NAMES["tensor"]
 
 
+# What is inside a block's products: a function of tensors and an operator of the same name, and attributes of both.
+ACTIVATIONS: dict[str, tuple[str, dict[str, str]]] = {
+    **dict.fromkeys(("silu", "swish"), ("silu", {})),
+    "gelu": ("gelu", {}),
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), ("gelu", {"approximate": "tanh"})),
+    "relu": ("relu", {}),
+}
+
+MOST_COLUMNS = 2**16  # of a head
+
+
 @dataclass(frozen=True)
 class LlamaSettings:
-    """The sizes of a network; names are those of its files' config.json."""
+    """The sizes of a network and what it computes; names are those of its files' config.json, but for the last two,
+    which follow from what the network is."""
 
     vocab_size: int = 32000
     hidden_size: int = 4096
@@ -32,12 +48,27 @@ class LlamaSettings:
     rms_norm_eps: float = 1e-6
     rope_theta: float = 10000.0
     tie_word_embeddings: bool = False
+    rope_scaling: Mapping[str, Any] | None = field(default=None, hash=False)
+    hidden_act: str = "silu"
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    sliding_window: int | None = None  # tokens that a token sees, with itself
+    output_bias: bool | None = None  # of attention's last product; None: as the others
+    head_norms: bool = False  # of queries and keys, before they are turned
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        one_of("hidden_act", self.hidden_act, ACTIVATIONS)
         if self.num_attention_heads % self.shared:
             raise InvalidValue(f"{self.num_attention_heads} heads for {self.shared} keys", why="they share them evenly")
+        if self.head_dim is None and self.hidden_size % self.num_attention_heads:
+            columns = f"{self.hidden_size} columns for {self.num_attention_heads} heads"
+            raise InvalidValue(columns, why="heads have as many columns each", hint="head_dim")
         if self.width % 2:
             raise InvalidValue(f"heads of {self.width} columns", why="positions turn pairs of columns")
+        if self.width > MOST_COLUMNS:
+            raise InvalidValue(f"heads of {self.width} columns", why=f"they have {MOST_COLUMNS} at most")
+        _ = self.rotation  # its own settings are looked at
 
     @property
     def shared(self) -> int:
@@ -49,16 +80,22 @@ class LlamaSettings:
         """Columns of a head."""
         return self.hidden_size // self.num_attention_heads if self.head_dim is None else self.head_dim
 
-    def turns(self, positions: int) -> tuple[np.ndarray, np.ndarray]:
-        """Cosines and sines by which columns are turned: (positions, width), the first half of the sines negative.
+    @property
+    def rows(self) -> dict[str, int]:
+        """Rows of a block's first products."""
+        keys, inner = self.shared * self.width, self.intermediate_size
+        heads = {"q_proj": self.num_attention_heads * self.width, "k_proj": keys, "v_proj": keys}
+        hidden = {"mlp.gate_proj": inner, "mlp.up_proj": inner}
+        return {**{f"self_attn.{part}": count for part, count in heads.items()}, **hidden}
 
-        angle of column e and of e + width / 2 at position p: p / theta ** (2 e / width)
-        """
-        frequencies = self.rope_theta ** (-np.arange(0, self.width, 2) / self.width)
-        angles = np.arange(positions)[:, None] * frequencies
-        sines = np.sin(angles)
-        both = np.concatenate([np.cos(angles)] * 2, 1), np.concatenate([-sines, sines], 1)
-        return both[0].astype(np.float32), both[1].astype(np.float32)
+    @property
+    def rotation(self) -> Rotation:
+        """How columns of queries and keys are turned by positions."""
+        return rotation_of(Plain(self.rope_theta, self.width, self.max_position_embeddings), self.rope_scaling)
+
+    @property
+    def activation(self) -> tuple[str, dict[str, str]]:
+        return ACTIVATIONS[self.hidden_act]
 
 
 class _Attention(nn.Module):
@@ -66,16 +103,22 @@ class _Attention(nn.Module):
         super().__init__()
         self.settings = settings
         size, heads, shared = settings.hidden_size, settings.num_attention_heads, settings.shared
-        self.q_proj = nn.Linear(size, heads * settings.width, bias=False)
-        self.k_proj = nn.Linear(size, shared * settings.width, bias=False)
-        self.v_proj = nn.Linear(size, shared * settings.width, bias=False)
-        self.o_proj = nn.Linear(heads * settings.width, size, bias=False)
+        bias, last = settings.attention_bias, settings.output_bias
+        self.q_proj = nn.Linear(size, heads * settings.width, bias=bias)
+        self.k_proj = nn.Linear(size, shared * settings.width, bias=bias)
+        self.v_proj = nn.Linear(size, shared * settings.width, bias=bias)
+        self.o_proj = nn.Linear(heads * settings.width, size, bias=bias if last is None else last)
+        if settings.head_norms:
+            self.q_norm = nn.RMSNorm(settings.width, settings.rms_norm_eps)
+            self.k_norm = nn.RMSNorm(settings.width, settings.rms_norm_eps)
 
     def forward(self, x: Any, turns: tuple[Any, Any]) -> Any:
         *batch, length, _ = x.shape
         width = self.settings.width
-        made = (part(x).reshape(*batch, length, -1, width) for part in (self.q_proj, self.k_proj, self.v_proj))
-        q, k, v = (part.transpose(-3, -2) for part in made)
+        q, k, v = (part(x).reshape(*batch, length, -1, width) for part in (self.q_proj, self.k_proj, self.v_proj))
+        if self.settings.head_norms:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = (part.transpose(-3, -2) for part in (q, k, v))
         repeat = self.settings.num_attention_heads // self.settings.shared
         k, v = _turned(k, *turns).repeat_interleave(repeat, -3), v.repeat_interleave(repeat, -3)
         y = F.scaled_dot_product_attention(_turned(q, *turns), k, v, is_causal=True)
@@ -90,12 +133,14 @@ def _turned(x: Any, cosines: Any, sines: Any) -> Any:
 class _Hidden(nn.Module):
     def __init__(self, settings: LlamaSettings) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(settings.hidden_size, settings.intermediate_size, bias=False)
-        self.up_proj = nn.Linear(settings.hidden_size, settings.intermediate_size, bias=False)
-        self.down_proj = nn.Linear(settings.intermediate_size, settings.hidden_size, bias=False)
+        size, inner, bias = settings.hidden_size, settings.intermediate_size, settings.mlp_bias
+        self.gate_proj, self.up_proj = nn.Linear(size, inner, bias=bias), nn.Linear(size, inner, bias=bias)
+        self.down_proj = nn.Linear(inner, size, bias=bias)
+        self.activation, self.attributes = settings.activation
 
     def forward(self, x: Any) -> Any:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        gate = getattr(F, self.activation)(self.gate_proj(x), **self.attributes)
+        return self.down_proj(gate * self.up_proj(x))
 
 
 class _Layer(nn.Module):
@@ -120,6 +165,7 @@ class Llama(nn.Module):
     """
 
     PREFIX = "model."  # of names in files, but that of the scores' matrix
+    TABLE = "embed_tokens.weight"  # of tokens
 
     def __init__(self, settings: LlamaSettings | None = None) -> None:
         super().__init__()
@@ -133,11 +179,12 @@ class Llama(nn.Module):
 
     @property
     def _scores(self) -> str:
-        return "embed_tokens.weight" if self.settings.tie_word_embeddings else "lm_head.weight"
+        return self.TABLE if self.settings.tie_word_embeddings else "lm_head.weight"
 
     def forward(self, ids: Any) -> Any:
+        self._check_window(ids.shape[-1])
         x = self.embed_tokens(ids)
-        cosines, sines = (tensor(part) for part in self.settings.turns(ids.shape[-1]))
+        cosines, sines = (tensor(part) for part in self.settings.rotation.tables(ids.shape[-1]))
         for layer in self.layers:
             x = layer(x, (cosines, sines))
         weight = self.embed_tokens.weight if self.settings.tie_word_embeddings else self.lm_head.weight
@@ -146,34 +193,58 @@ class Llama(nn.Module):
     def step_graph(self, params: Arrays, context: int, dtype: str = "float32") -> tuple[Symbol, dict[str, np.ndarray]]:
         """One step as a graph, over a cache of some dtype, and the parameters that it reads."""
         settings = self.settings
-        tables = dict(zip(("turns.cosines", "turns.sines"), settings.turns(context)))
+        self._check_window(context)
+        tables = dict(zip(("turns.cosines", "turns.sines"), settings.rotation.tables(context)))
         g = StepGraph({**params, **tables}, settings.num_hidden_layers, settings.shared, settings.width, context, dtype)
         turns = [g.op("expand_dims", g.rows(name, g.positions), axis=1) for name in tables]
-        x = g.rows("embed_tokens.weight", g.ids)
+        x = g.rows(self.TABLE, g.ids)
         for number in range(settings.num_hidden_layers):
             at = f"layers.{number}."
             norm = self._norm(g, x, at + "input_layernorm")
-            q, k, v = (g.product(norm, f"{at}self_attn.{part}_proj.weight", turned=True) for part in "qkv")
-            y = g.attended(number, self._turned(g, q, turns), self._turned(g, k, turns), v)
-            x = g.op("broadcast_add", x, g.product(y, at + "self_attn.o_proj.weight", turned=True))
+            x = g.op("broadcast_add", x, self._attention(g, norm, turns, number))
             norm = self._norm(g, x, at + "post_attention_layernorm")
-            gate, up = (g.product(norm, f"{at}mlp.{part}_proj.weight", turned=True) for part in ("gate", "up"))
-            inner = g.op("broadcast_mul", g.op("silu", gate), up)
-            x = g.op("broadcast_add", x, g.product(inner, at + "mlp.down_proj.weight", turned=True))
+            x = g.op("broadcast_add", x, self._hidden(g, norm, at + "mlp."))
         return g.finished(g.product(self._norm(g, g.last(x), "norm"), self._scores, turned=True))
+
+    def _attention(self, g: StepGraph, x: Symbol, turns: list[Symbol], number: int) -> Symbol:
+        at = f"layers.{number}.self_attn."
+        q, k, v = (self._product(g, x, f"{at}{part}_proj") for part in "qkv")
+        q, k = (self._turned(g, part, turns, f"{at}{name}_norm") for name, part in (("q", q), ("k", k)))
+        return self._product(g, g.attended(number, q, k, v), at + "o_proj")
+
+    def _hidden(self, g: StepGraph, x: Symbol, at: str) -> Symbol:
+        activation, attributes = self.settings.activation
+        gate, up = (self._product(g, x, f"{at}{part}_proj") for part in ("gate", "up"))
+        inner = g.op("broadcast_mul", g.op(activation, gate, **attributes), up)
+        return self._product(g, inner, at + "down_proj")
+
+    def _product(self, g: StepGraph, x: Symbol, name: str) -> Symbol:
+        """Rows times a parameter, with its bias if it has one."""
+        made = g.product(x, name + ".weight", turned=True)
+        return g.op("broadcast_add", made, g.param(name + ".bias")) if g.has(name + ".bias") else made
 
     def _norm(self, g: StepGraph, x: Symbol, name: str) -> Symbol:
         return g.op("rms_norm", x, g.param(name + ".weight"), epsilon=self.settings.rms_norm_eps)
 
-    def _turned(self, g: StepGraph, x: Symbol, turns: list[Symbol]) -> Symbol:
-        """Each head's columns, turned by its position."""
-        width = self.settings.width
-        heads = g.op("reshape", x, shape=(0, -1, width))
+    def _turned(self, g: StepGraph, x: Symbol, turns: list[Symbol], norm: str) -> Symbol:
+        """Each head's columns, normalised if there are such norms, turned by its position."""
+        heads = g.op("reshape", x, shape=(0, -1, self.settings.width))
+        if self.settings.head_norms:
+            heads = self._norm(g, heads, norm)
         first, second = g.op("split", heads, indices_or_sections=2, axis=2)
         swapped = g.op("concatenate", second, first, axis=2)
         cosines, sines = turns
         made = g.op("broadcast_add", g.op("broadcast_mul", heads, cosines), g.op("broadcast_mul", swapped, sines))
         return g.op("reshape", made, shape=(0, -1))
+
+    def _check_window(self, tokens: int) -> None:
+        window = self.settings.sliding_window
+        if window is not None and tokens > window:
+            raise Unsupported(
+                f"{tokens} tokens with a sliding_window of {window}",
+                why="attention sees all tokens before",
+                hint=f"a context of {window} tokens or fewer",
+            )
 
     @property
     def cache_sizes(self) -> tuple[int, int, int]:
@@ -181,6 +252,15 @@ class Llama(nn.Module):
         return self.settings.num_hidden_layers, self.settings.shared, self.settings.width
 
     @property
-    def positions(self) -> int:
-        """The most tokens that it was made to see."""
-        return self.settings.max_position_embeddings
+    def limits(self) -> dict[str, int]:
+        """Settings that say how many tokens it can see."""
+        settings = self.settings
+        most = {"max_position_embeddings": settings.max_position_embeddings}
+        return most if settings.sliding_window is None else {**most, "sliding_window": settings.sliding_window}
+
+    @staticmethod
+    def shapes(settings: LlamaSettings) -> dict[str, tuple[int, int]]:
+        """Shapes of a few parameters, which tell all sizes."""
+        size, at = settings.hidden_size, f"layers.{settings.num_hidden_layers - 1}."
+        rows = {f"{at}{part}.weight": (count, size) for part, count in settings.rows.items()}
+        return {Llama.TABLE: (settings.vocab_size, size), **rows}

@@ -37,6 +37,10 @@ class StepGraph:
         made: Symbol = Op.get(name)(*inputs, **attrs)
         return made
 
+    def has(self, name: str) -> bool:
+        """Whether there is a parameter of a name."""
+        return name in self._params
+
     def param(self, name: str) -> Symbol:
         """A parameter."""
         if name not in self._params:
