@@ -204,7 +204,7 @@ class _Attention:
         row, column = view.steps[-2:]
         start = b.let("key", self._start(view) + self._key(first) * row)
         columns = range(block.vectors)
-        acc = self._accumulators(turns * block.vectors)
+        acc = self.b.registers("acc", self.wide, (turns * block.vectors,))
 
         def step(e: Expr) -> None:
             queries = [b.let("q", self.turned[e, v * self.lanes + lane]) for v in columns]
@@ -226,12 +226,6 @@ class _Attention:
                 # NaN is never larger: it comes back in the sum of exponentials.
                 top = b.let("top", te.select(score > top, score, top))
             b.store(self.top, v * self.lanes + lane, top)
-
-    def _accumulators(self, count: int) -> Buffer:
-        acc = self.b.alloc("acc", self.wide, (count,), scope="register")
-        for index in range(count):
-            self.b.store(acc, index, te.const(0, self.wide))
-        return acc
 
     def _unrolled(self, name: str, extent: int, step: Callable[[Expr], None]) -> None:
         times = UNROLL if extent % UNROLL == 0 else 1
@@ -276,7 +270,7 @@ class _Attention:
                 top: Expr = b.let("top", self.top[at])
                 if unseen == "zero":
                     top = b.let("top", te.select(top.equal(float("-inf")), zero, top))
-                acc = self._accumulators(1)
+                acc = self.b.registers("acc", self.wide, (1,))
                 with b.loop("key", keys) as key:
                     e = b.let("e", te.exp(self.scores[key, at] - top))
                     b.store(self.scores, (key, at), e)
@@ -326,7 +320,7 @@ class _Attention:
         b, view, source = self.b, self.views[2], self.sources[2]
         row, column = view.steps[-2:]
         start = b.let("value", self._first_value(view))
-        acc = self._accumulators(turns * len(columns))
+        acc = self.b.registers("acc", self.wide, (turns * len(columns),))
 
         def step(key: Expr) -> None:
             at = start + key * row
@@ -515,7 +509,7 @@ class _OpenAttention(_Attention):
             factor = b.let("factor", te.exp(self.before[at] - top))
             if clean:
                 factor = b.let("factor", te.select(factor.equal(factor), factor, zero))
-            acc = self._accumulators(1)
+            acc = self.b.registers("acc", self.wide, (1,))
             with b.loop("key", self.count) as key:
                 e = b.let("e", te.exp(self.scores[key, at] - top))
                 b.store(self.scores, (key, at), te.select(e.equal(e), e, zero) if clean else e)
@@ -595,7 +589,7 @@ class _OpenAttention(_Attention):
         start = b.let("key", self._start(self.views[1]) + self._key(first) * row)
         full, rest = divmod(self.params.width, self.lanes)
         with b.vector("lane", self.lanes) as lane:
-            acc = self._accumulators(turns)
+            acc = self.b.registers("acc", self.wide, (turns,))
 
             def step(part: Expr) -> None:
                 at = part * self.lanes + lane
@@ -636,7 +630,7 @@ class _OpenAttention(_Attention):
         b, zero, clean = self.b, te.const(0, self.wide), self.params.unseen == "clean"
         vectors = (self.count + (self.lanes - 1)) // self.lanes
         with b.vector("lane", self.lanes) as lane:
-            acc = self._accumulators(1)
+            acc = self.b.registers("acc", self.wide, (1,))
             b.store(acc, 0, self.before[0])
             with b.loop("part", vectors) as part:
                 score = b.let("score", self.scores[part * self.lanes + lane, 0])
@@ -648,7 +642,7 @@ class _OpenAttention(_Attention):
         if clean:
             factor = b.let("factor", te.select(factor.equal(factor), factor, zero))
         with b.vector("lane", self.lanes) as lane:
-            acc = self._accumulators(1)
+            acc = self.b.registers("acc", self.wide, (1,))
             with b.loop("part", vectors) as part:
                 at = (part * self.lanes + lane, 0)
                 e = b.let("e", te.exp(self.scores[at] - top))

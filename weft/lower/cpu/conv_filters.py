@@ -214,9 +214,7 @@ class _FilterGradient:
         columns = [b.let("x", v) for v in windows_inside(self.job.line("W"), q)]
         places = list(product(range(form.others), range(form.panels)))
         with b.vector("lane", self.plan.lanes) as lane:
-            sums = [b.alloc("sum", self.job.wide, (), scope="register") for _ in places]
-            for one in sums:
-                b.store(one, (), 0)
+            sums = [b.registers("sum", self.job.wide) for _ in places]
             images = self.job.data.extents()["N"]
             with b.loop("n", images) as n, b.loop("h", rows[1]) as h, b.loop("w", columns[1]) as w:
                 self._window(n, h, w, rows, columns, sums, lane)

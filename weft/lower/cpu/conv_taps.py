@@ -277,11 +277,8 @@ class _TapKernel:
 
     def _sums(self, width: int) -> list[list[Buffer]]:
         """Registers for so many results in all panels."""
-        b, panels = self.b, range(self.plan.panels)
-        sums = [[b.alloc("sum", self.job.wide, (), scope="register") for _ in panels] for _ in range(width)]
-        for one in (one for row in sums for one in row):
-            b.store(one, (), 0)
-        return sums
+        panels = range(self.plan.panels)
+        return [[self.b.registers("sum", self.job.wide) for _ in panels] for _ in range(width)]
 
     def _add_taps(
         self, phase: Phase, run: Run, start: Expr, sums: list[list[Buffer]], lane: Expr, at_rim: bool

@@ -203,8 +203,7 @@ class _LargestGradient(_Gradient):
         windows = lanes_from(first, lanes)
         here = b.let("here", windows < self.windows[2])
         top = b.let("top", masked_load(self.tops, (self.image, row, windows), here))
-        found = b.alloc("found", INT64, (), scope="register", lanes=lanes)
-        b.store(found, (), as_expr(NOWHERE))
+        found = b.registers("found", INT64, start=NOWHERE, lanes=lanes)
         with b.loop("kh", down.size) as kh:
             line = b.let("line", down.source(row, down.size - 1 - kh))
             with b.when((line >= 0) & (line < height)), b.loop("kw", across.size) as kw:
@@ -289,8 +288,7 @@ class _LargestOfBlocks(_OfBlocks):
     def window(self, row: Expr, column: Expr, lane: Expr) -> None:
         b = self.b
         at = (self.image, row, column, lane)
-        left = b.alloc("left", self.dtype, (), scope="register")
-        b.store(left, (), 1)
+        left = b.registers("left", self.dtype, start=1)
         given, top = b.let("given", self.given[at]), b.let("top", self.tops[at])
         with self.taps(row, column) as (line, place):
             value = b.let("value", self.x[self.image, line, place, lane])

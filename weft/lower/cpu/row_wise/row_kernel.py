@@ -107,9 +107,7 @@ def _totals_kernel(name: str, columns: Columns, target: CpuTarget) -> Kernel:
     with b.parallel("p", (width + (lanes - 1)) // lanes) as p, b.vector("lane", lanes) as lane:
         j = p * lanes + lane
         with b.when(j < width):
-            sums = [b.alloc("sum", FLOAT64, (), scope="register") for _ in parts]
-            for total in sums:
-                b.store(total, (), 0)
+            sums = [b.registers("sum", FLOAT64) for _ in parts]
             with b.loop("part", columns.parts) as number:
                 for part, total in zip(parts, sums):
                     b.store(total, (), total[()] + cast(part[number * width + j], FLOAT64))
@@ -328,9 +326,8 @@ class _RowKernel:
         return FLOAT64 if own == FLOAT32 and stage.combiner == "sum" and self.is_open else own
 
     def _accumulator(self, stage: RowStage, dtype: DType | None = None) -> Buffer:
-        acc = self.b.alloc("acc", _accumulated(stage) if dtype is None else dtype, (), scope="register")
-        self.b.store(acc, (), identity(stage.combiner, acc.dtype))
-        return acc
+        own = _accumulated(stage) if dtype is None else dtype
+        return self.b.registers("acc", own, start=identity(stage.combiner, own))
 
     def _over(
         self,

@@ -123,9 +123,7 @@ class _LevelProduct:
         places = [leading_index(b, row + i, self.leading) for i in range(rows)]
         column = b.let("column", first * self.lanes)
         with b.vector("lane", self.lanes) as lane:
-            acc = b.alloc("acc", FLOAT32, (count,), scope="register")
-            for place in range(count):
-                b.store(acc, place, const(0, FLOAT32))
+            acc = b.registers("acc", FLOAT32, (count,))
             with b.loop("group", self.groups) as group:
                 self._group(panel, group, column, vectors, row, rows, lane, acc)
             for v in range(vectors):
@@ -140,10 +138,7 @@ class _LevelProduct:
         self, panel: Expr, group: Expr, column: Expr, vectors: int, row: Expr, rows: int, lane: Expr, acc: Buffer
     ) -> None:
         b, bits, count = self.b, self.params.bits, rows * vectors
-        high, low = (b.alloc(name, INT32, (count,), scope="register") for name in ("high", "low"))
-        for place in range(count):
-            b.store(high, place, const(0, INT32))
-            b.store(low, place, const(0, INT32))
+        high, low = (b.registers(name, INT32, (count,)) for name in ("high", "low"))
         steps = self.params.group * bits // (8 * QUAD)
         at = b.let("at", (panel * self.steps + group * steps) * self.panel + column)
         fours = b.let("fours", row * (2 * self.quads) + group * (self.params.group // QUAD))

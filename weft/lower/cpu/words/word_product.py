@@ -106,13 +106,8 @@ class WordProduct:
         starts = [self._start(row + i, place) for i, place in enumerate(places)]
         weights = b.let("w", panel * (self.depth * self.lanes))
         with b.vector("lane", self.lanes) as lane:
-            acc = b.alloc("acc", self.words.sums, (rows * panels,), scope="register")
-            for place in range(rows * panels):
-                b.store(acc, place, const(0, self.words.sums))
-            sums = b.alloc("sums", INT32, (rows,), scope="register") if len(self.vectors) > 1 else None
-            if sums is not None:
-                for i in range(rows):
-                    b.store(sums, i, const(0, INT32))
+            acc = b.registers("acc", self.words.sums, (rows * panels,))
+            sums = b.registers("sums", INT32, (rows,)) if len(self.vectors) > 1 else None
             products = lambda starts, weights, run: self._run(panels, starts, weights, lane, acc, sums, run)
             self._over_taps(starts, weights, products)
             for v in range(panels):
