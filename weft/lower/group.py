@@ -48,6 +48,20 @@ class LoweredKernel(NamedTuple):
     work: int  # element operations, for deciding about threads
 
 
+class Written(NamedTuple):
+    """What goes in and out, and kernels whose arguments are positions among that, or temporaries."""
+
+    inputs: tuple[Spec, ...]
+    outputs: tuple[Spec, ...]
+    kernels: tuple[LoweredKernel, ...]
+
+    @classmethod
+    def by_one(cls, kernel: LoweredKernel, dtype: DType, *shapes: tuple[Any, ...]) -> Written:
+        """By one kernel, of tensors of one dtype, the last of which it makes."""
+        specs = tuple((shape, dtype) for shape in shapes)
+        return cls(specs[:-1], specs[-1:], (kernel,))
+
+
 T = TypeVar("T", bound=Target, contravariant=True)
 
 

@@ -10,49 +10,46 @@ from ...core.ir import Node, NodeEntry
 from ...ops.nn._convolution import NCHW, OIHW, convolution_of
 from ...te.extents import is_open
 from ..group import LoweredKernel, Strides
-from .conv_filters import FilterSum, filter_sum_kernels
-from .conv_taps import TapSum, tap_sum_kernels
-from .operands import Facts, Operand
+from .conv_filters import filter_sum_kernels
+from .conv_taps import tap_sum_kernels
+from .operands import ConvSum, Facts, Operand
 from .stage import lower_group
 from .windows.kernels import window_kernels
-
-
-def _wide(dtype: DType) -> DType:
-    return FLOAT32 if dtype.itemsize < 4 else dtype
-
 
 DATA_GRADIENTS = ("_conv2d_grad_data", "_conv2d_grad")
 
 
-def _sum_of(node: Node, fact: Facts) -> TapSum | None:
+def _sum_of(node: Node, fact: Facts) -> ConvSum | None:
     """What the node's first output sums; None for integers, and for nothing at all."""
     conv = convolution_of(node.params)
     forward = node.op_name in ("conv2d", "_conv2d_transpose_grad_data")
     gradient = node.op_name in DATA_GRADIENTS
     weight, *bias = node.inputs[2:] if gradient else node.inputs[1:]
     given = conv.data if node.op_name in ("conv2d", "conv2d_transpose") else conv.out
+    source, filters = Operand.of(node.inputs[0], given, fact), Operand.of(weight, conv.kernel, fact)
     result = Operand.of(NodeEntry(node), conv.data if gradient else conv.out, fact)
-    source = Operand.of(node.inputs[0], given, fact)
-    filters = Operand.of(weight, conv.kernel, fact)
-    if not _serves(result, source, filters):
-        return None
-    wide = _wide(result.dtype)
-    return TapSum(conv, source, filters, result, bias[0] if bias else None, not forward, wide)
+    job = ConvSum(conv, source, filters, result, _wide(result), not forward, bias[0] if bias else None)
+    return job if _serves(job, result) else None
 
 
-def _filters_of(node: Node, output: NodeEntry, fact: Facts) -> FilterSum | None:
-    """What a weight gradient sums."""
+def _filters_of(node: Node, output: NodeEntry, fact: Facts) -> ConvSum | None:
+    """The sum whose transpose in filters a weight gradient is."""
     conv = convolution_of(node.params)
     windows, data = node.inputs[:2]
     if node.op_name == "_conv2d_transpose_grad_weight":
         windows, data = data, windows
-    result = Operand.of(output, conv.kernel, fact)
-    read = (Operand.of(windows, conv.out, fact), Operand.of(data, conv.data, fact))
-    return FilterSum(conv, *read, result, _wide(result.dtype)) if _serves(result, *read) else None
+    sides = ((data, conv.data), (output, conv.kernel), (windows, conv.out))
+    source, filters, result = (Operand.of(entry, layout, fact) for entry, layout in sides)
+    job = ConvSum(conv, source, filters, result, _wide(filters))
+    return job if _serves(job, job.filters) else None
 
 
-def _serves(result: Operand, *read: Operand) -> bool:
-    return all(is_float(operand.dtype) for operand in (result, *read)) and 0 not in result.shape
+def _wide(made: Operand) -> DType:
+    return FLOAT32 if made.dtype.itemsize < 4 else made.dtype
+
+
+def _serves(job: ConvSum, made: Operand) -> bool:
+    return all(is_float(operand.dtype) for operand in (job.source, job.filters, job.result)) and 0 not in made.shape
 
 
 def tap_kernels(
