@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import FLOAT32, FLOAT64, DType, is_float
 from ....core.fused import FusedGroup
-from ....core.ir import Fact, NodeEntry
 from ....te.build import KernelBuilder
 from ....te.expr import Binary, Call, Const, Expr, Load, Var, as_expr, cast, const, minimum
 from ....te.extents import Trace, is_open
@@ -27,13 +27,14 @@ from ....te.tensor import Tensor
 from ....te.visit import Interner, free_of, loads, postorder, rewrite, substitute
 from ...axes import Axis
 from ...chunks import in_chunks
-from ...group import LoweredKernel, Temporary, joined_tensors, kernel_name, tensors_of
+from ...group import Facts, LoweredKernel, Temporary, joined_tensors, kernel_name, tensors_of
 from ...long_sums import finished
 from ...rows import Columns, RowResult, Rows, RowStage, find_rows, has_columns
 from ...stages import stages
 from ..nest import lane_loop
 from ..nests.hoist import vector_loop
 from ..nests.open_stages import nest_kernel
+from ..nests.sums import in_pairs
 from ..stage import lower_group
 
 SAVED = 1 / 16  # of the second cache, for exponentials that are needed again
@@ -47,7 +48,7 @@ ELEMENT_WORK, CALL_WORK = 8, 16  # of a walk over an element, and of a function
 Index = Mapping[Var, Expr]
 
 
-def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
+def row_kernels(group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel]:
     """The kernels of a group that computes rows, or the generic ones where it does not."""
     tensors = joined_tensors(group, tensors_of(group, fact))
     inputs, outputs = ([tensors[entry] for entry in side] for side in (group.inputs, group.outputs))
@@ -471,8 +472,4 @@ def _accumulated(stage: RowStage) -> DType:
 
 
 def _tree(stage: RowStage, items: Sequence[Expr]) -> Expr:
-    """All items combined, neighbours first."""
-    while len(items) > 1:
-        pairs = [combine(stage.combiner, a, b) for a, b in zip(items[::2], items[1::2])]
-        items = [*pairs, *items[len(pairs) * 2 :]]
-    return items[0]
+    return in_pairs(partial(combine, stage.combiner), items)
