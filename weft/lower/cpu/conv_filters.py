@@ -24,10 +24,10 @@ from ...te.build import KernelBuilder
 from ...te.expr import Expr, minimum
 from ...te.loops import Buffer
 from ...te.transform import lower_vectors
-from ..epilogue import Epilogue, static_spec
-from ..group import LoweredKernel, Written, kernel_name
+from ..epilogue import Epilogue
+from ..group import Facts, LoweredKernel, Written, kernel_name
 from ..long_sums import finished
-from .operands import ConvSum, Facts, Operand, Packed, in_blocks, lanes_for
+from .operands import ConvSum, Operand, Packed, in_blocks, lanes_for
 from .taps import windows_inside
 from .tile import MAX_PANELS, registers
 from .windows.window_sum import WindowSum
@@ -102,10 +102,8 @@ def filter_sum_kernels(job: ConvSum, group: FusedGroup, fact: Facts, target: Cpu
     b = KernelBuilder(name)
     buffers = [made.argument(b, letter, operand, {}) for letter, made, operand in zip("vx", packed, (wide, other))]
     epilogue = Epilogue(b, group, fact)
-    shape, dtype = static_spec(fact(group.outputs[0]))
-    out = b.arg("out", dtype, shape)
-    _FilterGradient(b, job, plan, epilogue.finished, buffers, out).write()
-    arguments = (*(made.place for made in packed), *epilogue.arguments, group.outputs[0])
+    _FilterGradient(b, job, plan, epilogue.finished, buffers, epilogue.result()).write()
+    arguments = (*(made.place for made in packed), *epilogue.arguments)
     return [*before, LoweredKernel(finished(b.finish()), arguments, job.work)]
 
 

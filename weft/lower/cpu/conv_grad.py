@@ -9,10 +9,10 @@ from ...core.fused import FusedGroup
 from ...core.ir import Node, NodeEntry
 from ...ops.nn._convolution import NCHW, OIHW, convolution_of
 from ...te.extents import is_open
-from ..group import LoweredKernel, Strides
+from ..group import Facts, LoweredKernel, Strides
 from .conv_filters import filter_sum_kernels
 from .conv_taps import tap_sum_kernels
-from .operands import ConvSum, Facts, Operand
+from .operands import ConvSum, Operand
 from .stage import lower_group
 from .windows.kernels import window_kernels
 
@@ -56,10 +56,9 @@ def tap_kernels(
     group: FusedGroup, fact: Facts, target: CpuTarget, strides: Strides | None = None
 ) -> list[LoweredKernel]:
     """The kernels of conv2d_transpose, or of a data gradient, and what follows it."""
-    assert group.master is not None
-    job, made = _sum_of(group.master, fact), None
+    job, made = _sum_of(group.anchor, fact), None
     if job is not None:
-        open_gradient = group.master.op_name in DATA_GRADIENTS and is_open(job.result.extents()["W"])
+        open_gradient = group.anchor.op_name in DATA_GRADIENTS and is_open(job.result.extents()["W"])
         made = None if open_gradient else tap_sum_kernels(job, group, fact, target, strides)
         if made is None and not strides:
             made = window_kernels(job, group, target)
@@ -68,9 +67,8 @@ def tap_kernels(
 
 def filter_kernels(group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel]:
     """The kernels of a weight gradient and what follows it."""
-    assert group.master is not None
-    output = group.outputs[0] if len(group.nodes) == 1 else NodeEntry(group.master)
-    job = _filters_of(group.master, output, fact)
+    output = group.outputs[0] if len(group.nodes) == 1 else NodeEntry(group.anchor)
+    job = _filters_of(group.anchor, output, fact)
     made = None if job is None else filter_sum_kernels(job, group, fact, target)
     return lower_group(group, fact, target) if made is None else made
 
@@ -89,10 +87,9 @@ def plain_conv_kernels(
 ) -> list[LoweredKernel]:
     """The kernels of a convolution in NCHW by more than a matrix. Layouts that have been chosen for
     a target, filters of one tap and groups of a few channels are served by the generic schedule."""
-    assert group.master is not None
-    conv = convolution_of(group.master.params)
+    conv = convolution_of(group.anchor.params)
     plain = conv.data == conv.out == NCHW and conv.kernel == OIHW
     many = any(window.size > 1 for window in conv.windows)
-    job = _sum_of(group.master, fact) if plain and many else None
+    job = _sum_of(group.anchor, fact) if plain and many else None
     served = job is not None and 2 * job.channels >= target.lanes(job.wide)
     return (tap_kernels if served else lower_group)(group, fact, target, strides)

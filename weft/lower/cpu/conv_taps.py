@@ -22,9 +22,9 @@ from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr, minimum, select
 from ...te.loops import Buffer
 from ..epilogue import Epilogue, static_spec
-from ..group import LoweredKernel, Strides, kernel_name
+from ..group import Facts, LoweredKernel, Strides, kernel_name
 from ..long_sums import finished
-from .operands import ConvSum, Facts, Packed, element_or_zero, in_blocks, lanes_for, stored
+from .operands import ConvSum, Packed, element_or_zero, in_blocks, lanes_for, stored
 from .taps import Line, OpenRun, Phase, Reach, Run, code_size, open_run, padded, phases, reach, runs
 from .tile import MAX_ACROSS, MAX_PANELS, registers
 
@@ -152,11 +152,9 @@ def _main_kernel(
         shape, dtype = static_spec(fact(job.bias))
         bias = b.arg("bias", dtype, shape, strides=strides.get(job.bias))
     epilogue = Epilogue(b, group, fact, strides)
-    shape, dtype = static_spec(fact(group.outputs[0]))
-    out = b.arg("out", dtype, shape, strides=strides.get(group.outputs[0]))
-    _TapKernel(b, job, plan, epilogue, _Buffers(*factors, bias, out)).write()
+    _TapKernel(b, job, plan, epilogue, _Buffers(*factors, bias, epilogue.result())).write()
     entries = [weight.place, source.place, *([] if job.bias is None else [job.bias])]
-    arguments = (*entries, *epilogue.arguments, group.outputs[0])
+    arguments = (*entries, *epilogue.arguments)
     return LoweredKernel(finished(b.finish()), arguments, job.work)
 
 

@@ -3,7 +3,7 @@ lanes of a vector stand side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
@@ -11,17 +11,15 @@ from ... import te
 from ...base.cpu_target import CpuTarget
 from ...base.dtype import DType
 from ...base.layout import Layout
-from ...core.ir import Fact, NodeEntry
+from ...core.ir import NodeEntry
 from ...ops._layouts import physical_index
 from ...ops.nn._convolution import Convolution, logical_extents
 from ...te.build import KernelBuilder
 from ...te.loops import Buffer
 from ..epilogue import static_spec
-from ..group import LoweredKernel, Strides, Temporary
+from ..group import Facts, LoweredKernel, Strides, Temporary
 from .stage import stage_kernel
 from .taps import Line
-
-Facts = Callable[[NodeEntry], Fact]
 
 
 class Operand(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from ....core.fused import FusedGroup
 from ....core.ir import Fact, NodeEntry
 from ....ops.nn.strided_attention import StridedAttentionAttrs
 from ....te.extents import is_open
-from ...group import LoweredKernel, Written, kernel_name
+from ...group import Facts, LoweredKernel, Written, kernel_name
 from ...long_sums import finished
 from .blocks import BlockedAttention
 from .whole import WholeAttention
@@ -20,7 +20,7 @@ from .whole import WholeAttention
 MAX_KEYS = 2048  # whose scores stay in a cache
 
 
-def attention_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
+def attention_kernels(group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel]:
     """The kernel of a group that is a _strided_attention."""
     (node,) = group.nodes
     facts = [fact(entry) for entry in node.inputs]
