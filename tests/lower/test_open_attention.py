@@ -20,7 +20,7 @@ from weft.core.infer import infer
 from weft.core.ir import NodeEntry
 from weft.core.op import Op
 from weft.core.symbol import Variable
-from weft.lower.cpu.attention import KEY_BLOCK
+from weft.lower.cpu.attention.blocks import KEY_BLOCK
 from weft.lower.cpu.dispatch import LOWERING
 from weft.runtime.cpu.kernel import NativeKernel
 

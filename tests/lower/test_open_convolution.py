@@ -15,9 +15,10 @@ from oracles import oracle
 from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.open.calls import lower_numbers
 from weft.compiler.open.programs import assembled
-from weft.eager.native.convolution import in_blocks, write_filters, write_planes, write_sum
+from weft.eager.native.convolution import in_blocks
 from weft.lower.cpu.conv_filters import chosen, open_sizes
 from weft.lower.cpu.taps import Line
+from weft.lower.cpu.windows.kernels import write_filters, write_sum
 from weft.lower.cpu.windows.patch_convolution import even_parts
 from weft.lower.cpu.windows.planes import copies_of
 from weft.lower.cpu.windows.window_sum import WindowSum
@@ -38,7 +39,7 @@ def bound(write, isa, dtype, numbers, *form):
     made = programs(write, isa, dtype, *form)
     found = next((one for one in (program.bound(numbers) for program in made) if one is not None), None)
     if found is None:
-        write = partial(write, *form, TARGETS[isa], dtype)
+        write = partial(write, *form, dtype, TARGETS[isa])
         made.append(CpuExecutor(assembled(lower_numbers(numbers, write), TARGETS[isa])))
         found = made[-1].bound(numbers)
     return found
@@ -54,7 +55,7 @@ def run(job, write, isa, dtype, front, out, *inputs, form=()):
 def run_filters(job, isa, dtype, front, x, g):
     target = TARGETS[isa]
     if copies_of(job, target, dtype) is not None:
-        return run(job, write_planes, isa, dtype, front, job.filters, x, g)
+        return run(job, write_filters, isa, dtype, front, job.filters, x, g, form=(None,))
     lanes = target.lanes(dtype)
     form = chosen(job.rows, job.deep, (lanes, lanes), open_sizes(target))
     wide, other = (g, x) if form.by_output else (x, g)

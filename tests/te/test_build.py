@@ -48,6 +48,19 @@ def test_numbers_take_the_dtype_and_lanes_of_the_buffer():
     assert (store.value.dtype, store.value.lanes) == (np.dtype("float16"), 8)
 
 
+def test_registers_begin_with_a_value():
+    b = te.KernelBuilder("k")
+    x = b.arg("x", "int64", (4,))
+    b.store(x, 0, 5)
+    start = b.let("start", x[0])
+    pair, single = b.registers("pair", "int64", (2,), start), b.registers("single", "int64")
+    b.store(x, 1, pair[0] + pair[1])
+    b.store(x, 2, single[()] + 3)
+    data = np.array([0, 0, 0, 7])
+    run_kernel(b.finish(), [data])
+    assert data.tolist() == [5, 10, 3, 7]
+
+
 def test_loop_kinds():
     b = te.KernelBuilder("k")
     x = b.arg("x", "int64", (4, 8))

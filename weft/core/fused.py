@@ -18,6 +18,12 @@ class FusedGroup(NamedTuple):
     master: Node | None = None  # the conv2d, dense, ... that decides the schedule
 
     @property
+    def anchor(self) -> Node:
+        """The master of a group that has one."""
+        assert self.master is not None
+        return self.master
+
+    @property
     def schedule(self) -> Rule | None:
         """What was registered for the master, or for the last node where there is none."""
         rule: Rule | None = Op.schedule.get((self.master or self.nodes[-1]).op)

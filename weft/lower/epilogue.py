@@ -3,7 +3,7 @@ goes out the group's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from .. import te
@@ -12,10 +12,11 @@ from ..core.fused import FusedGroup
 from ..core.ir import Fact, NodeEntry
 from ..te.build import KernelBuilder
 from ..te.expr import Expr, Load, all_of
+from ..te.loops import Buffer
 from ..te.schedule import inline
 from ..te.tensor import Tensor
 from ..te.visit import masked_load, rewrite, substitute
-from .group import Strides, reached_tensors, tensors_of
+from .group import Facts, Strides, reached_tensors, tensors_of
 from .joined_axes import with_joined_axes
 
 
@@ -29,34 +30,22 @@ def static_spec(fact: Fact) -> tuple[tuple[int, ...], DType]:
 class Epilogue:
     """The nodes of a group after its anchor, in a kernel that a builder writes.
 
-    `arguments` are the entries that it reads, whose buffers it has added to the kernel. Where it may `join` them, all
-    axes but the last are as few as can be, which `shape` tells.
+    `arguments` are the entries that it reads, whose buffers it has added to the kernel, and the group's result once
+    that has one. Where it may `join` them, all axes but the last are as few as can be, which `shape` tells.
     """
 
     def __init__(
-        self,
-        b: KernelBuilder,
-        group: FusedGroup,
-        fact: Callable[[NodeEntry], Fact],
-        strides: Strides | None = None,
-        join: bool = False,
+        self, b: KernelBuilder, group: FusedGroup, fact: Facts, strides: Strides | None = None, join: bool = False
     ) -> None:
-        assert group.master is not None
+        self._b, self._end, self._strides = b, group.outputs[0], strides or {}
+        self._whole, self._dtype = static_spec(fact(self._end))
         self._body: Expr | None = None
         self._buffers: dict[Tensor, Any] = {}
         self.arguments: list[Hashable] = []
         if len(group.nodes) > 1:
-            self._read_group(b, group, NodeEntry(group.master), fact, strides or {}, join)
+            self._read_group(b, group, NodeEntry(group.anchor), fact, join)
 
-    def _read_group(
-        self,
-        b: KernelBuilder,
-        group: FusedGroup,
-        anchor: NodeEntry,
-        fact: Callable[[NodeEntry], Fact],
-        strides: Strides,
-        join: bool,
-    ) -> None:
+    def _read_group(self, b: KernelBuilder, group: FusedGroup, anchor: NodeEntry, fact: Facts, join: bool) -> None:
         self._anchor = te.placeholder(*static_spec(fact(anchor)), "anchor")
         tensors = tensors_of(group, fact, {anchor: self._anchor})
         if join:
@@ -69,8 +58,14 @@ class Epilogue:
         self._body = inline(self._result, [t for t in reached if t.body is not None]).body
         places = {tensors[entry]: entry for entry in group.inputs}
         read = [t for t in reached if t is not self._anchor and t.body is None]
-        self._buffers = {t: b.arg(t.name, t.dtype, t.shape, strides=strides.get(places[t])) for t in read}
+        self._buffers = {t: b.arg(t.name, t.dtype, t.shape, strides=self._strides.get(places[t])) for t in read}
         self.arguments = [places[t] for t in read]
+
+    def result(self, shape: Sequence[Any] | None = None) -> Buffer:
+        """The buffer of the group's result, as it is or in another shape; it comes after what is read."""
+        self.arguments.append(self._end)
+        own = self._whole if shape is None else shape
+        return self._b.arg("out", self._dtype, own, strides=self._strides.get(self._end))
 
     def shape(self, plain: Sequence[Any]) -> Sequence[Any]:
         """The shape of the indices that `finished` takes, where the group's result has a plain one."""

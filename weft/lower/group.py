@@ -24,6 +24,7 @@ from .joined_axes import with_joined_axes
 from .stages import stages
 
 Spec = tuple[tuple[int, ...], DType]
+Facts = Callable[[NodeEntry], Fact]  # what is known of each entry
 Strides = Mapping[Hashable, tuple[int, ...]]  # of what is not dense in memory, in elements
 
 MAX_SYMBOL = 80
@@ -48,6 +49,20 @@ class LoweredKernel(NamedTuple):
     work: int  # element operations, for deciding about threads
 
 
+class Written(NamedTuple):
+    """What goes in and out, and kernels whose arguments are positions among that, or temporaries."""
+
+    inputs: tuple[Spec, ...]
+    outputs: tuple[Spec, ...]
+    kernels: tuple[LoweredKernel, ...]
+
+    @classmethod
+    def by_one(cls, kernel: LoweredKernel, dtype: DType, *shapes: tuple[Any, ...]) -> Written:
+        """By one kernel, of tensors of one dtype, the last of which it makes."""
+        specs = tuple((shape, dtype) for shape in shapes)
+        return cls(specs[:-1], specs[-1:], (kernel,))
+
+
 T = TypeVar("T", bound=Target, contravariant=True)
 
 
@@ -61,7 +76,7 @@ class Schedule(Protocol[T]):
 
 def lower_stages(
     group: FusedGroup,
-    fact: Callable[[NodeEntry], Fact],
+    fact: Facts,
     target: T,
     schedule: Schedule[T],
     strides: Strides | None = None,
@@ -112,7 +127,7 @@ def own_tensor(tensor: Tensor, taken: Container[Tensor]) -> Tensor:
 
 
 def tensors_of(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], given: Mapping[NodeEntry, Tensor] | None = None
+    group: FusedGroup, fact: Facts, given: Mapping[NodeEntry, Tensor] | None = None
 ) -> dict[NodeEntry, Tensor]:
     """What every entry of a group is as a te tensor; those `given` are taken as they are."""
     tensors: dict[NodeEntry, Tensor] = dict(given or {})
@@ -181,7 +196,7 @@ def _check(tensor: Tensor, known: Fact, entry: NodeEntry) -> None:
         )
 
 
-def need_numbers(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> None:
+def need_numbers(group: FusedGroup, fact: Facts) -> None:
     """Asks for the numbers of sizes, which must not be open where code is not written for that."""
     for entry in (*group.inputs, *group.outputs):
         for extent in fact(entry).shape or ():

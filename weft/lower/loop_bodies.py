@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from math import prod
 from typing import Any
 
 from ..base.errors import ShapeError
 from ..base.shape import show
 from ..core.fused import FusedGroup
-from ..core.ir import Fact, NodeEntry
+from ..core.ir import NodeEntry
 from ..core.op import Op
 from ..te.expr import Const, Expr
 from ..te.extents import Trace, is_open
 from ..te.loops import Kernel
 from ..te.transform import legalise
-from .group import LoweredKernel, Spec, Temporary, by_rule, known_spec
+from .group import Facts, LoweredKernel, Spec, Temporary, by_rule, known_spec
 
 OPERATIONS = 16  # of kernels at their best, which take as long as a unit of the work that loops state
 
 
-def loop_body_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact]) -> list[LoweredKernel]:
+def loop_body_kernels(group: FusedGroup, fact: Facts) -> list[LoweredKernel]:
     """The kernels of the FKernels column, their buffers bound to entries and temporaries.
 
     New values of variables, which a group may have after the outputs of its node, are the first

@@ -12,16 +12,15 @@ from ..base.dtype import DType
 from ..base.target import Target
 from ..core.bulk import collector_paused
 from ..core.fused import FusedGroup
-from ..core.ir import Fact, Node, NodeEntry
+from ..core.ir import Node
 from ..core.op import Op
 from ..te.loops import Kernel
 from .chunks import PLAIN_CHUNKS, Chunks
-from .group import LoweredKernel, Schedule, Strides, lower_stages, need_numbers
+from .group import Facts, LoweredKernel, Schedule, Strides, lower_stages, need_numbers
 from .loop_bodies import loop_body_kernels
 from .registered import registered_schedule
 
 T = TypeVar("T", bound=Target)
-Facts = Callable[[NodeEntry], Fact]
 
 
 class Template(NamedTuple):

@@ -6,10 +6,11 @@ from collections.abc import Callable, Hashable, Mapping
 
 from ..base.target import Target
 from ..core.fused import FusedGroup
-from ..core.ir import Fact, Node, NodeEntry
+from ..core.ir import Node, NodeEntry
+from .group import Facts
 
 
-def signature(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: Target) -> Hashable:
+def signature(group: FusedGroup, fact: Facts, target: Target) -> Hashable:
     """Operators, attributes, how they are wired, and the facts about what goes in."""
     rows, outputs = wiring(group, lambda node: node.op.attributes(node.params) if node.op is not None else {})
     facts = tuple(fact(entry)[:2] for entry in group.inputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal, cast
 
 from ..base.dtype import BOOL, INT64, DType
@@ -128,6 +129,15 @@ class KernelBuilder:
         memory = buffer(name, dtype, shape, scope=scope, lanes=lanes, alignment=alignment)
         self._blocks[-1].append(_Binding(memory))
         return memory
+
+    def registers(
+        self, name: str, dtype: DType | str, shape: Sequence[int] = (), start: ExprLike = 0, lanes: int = 1
+    ) -> Buffer:
+        """Registers until the end of this block, or vectors of them, each of which begins with a value."""
+        made = self.alloc(name, dtype, shape, scope="register", lanes=lanes)
+        for place in product(*map(range, shape)):
+            self.store(made, place, start)
+        return made
 
     def let(self, name: str, value: ExprLike) -> Var:
         """A name for a value computed once, until the end of this block."""

@@ -15,7 +15,7 @@ from ...core.ir import Fact, Node, NodeEntry
 from ...core.op import Op
 from ...core.schema import Params
 from ...lower.cpu.row_wise.row_kernel import compute_kernels
-from ...lower.group import LoweredKernel, Spec, Temporary, own_tensor
+from ...lower.group import LoweredKernel, Spec, Temporary, Written, own_tensor
 from ...te.extents import Trace
 from ...te.tensor import Tensor
 from ..backends import backend_of
@@ -61,14 +61,6 @@ def lower_compute(name: str, compute: Callable[..., Any], inputs: Sequence[Spec]
     places: dict[Tensor, Hashable] = {tensor: tensor for tensor in ends}
     kernels = compute_kernels(name, given, results, places, target, sizes.trace)
     return _call(sizes.trace, named, [(tensor.shape, tensor.dtype) for tensor in ends], ends, kernels)
-
-
-class Written(NamedTuple):
-    """What goes in and out, and kernels whose arguments are positions among that, or temporaries."""
-
-    inputs: tuple[Spec, ...]
-    outputs: tuple[Spec, ...]
-    kernels: tuple[LoweredKernel, ...]
 
 
 def lower_numbers(numbers: Sequence[int], write: Callable[[list[Any]], Written]) -> LoweredCall:

@@ -6,19 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from math import inf, prod, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ... import te
-from ...base.cpu_target import CpuTarget, host
 from ...base.dtype import BOOL, DType
-from ...compiler.open.calls import Written
-from ...core.ir import Fact
 from ...core.op import Op
-from ...lower.cpu.attention import attention_kernel
+from ...lower.cpu.attention.template import AttentionForm, write_attention
 from ...ops.nn.attention import te_softmax, te_softmax_grad
-from ...ops.nn.strided_attention import StridedAttentionAttrs
 from .calls import Array, Check, Declined, floats, native, not_empty
 from .copy import dense
 from .generic import Call, numbers_call, run_computed
@@ -90,19 +86,6 @@ def _takes(values: int) -> Check:
 # Forward
 
 
-class _Form(NamedTuple):
-    """All that a program knows of an attention as numbers: columns of query and key, columns of value, the factor of
-    the scores, leading axes, whether query i sees keys 0 to i only, and along which of its axes a mask has elements."""
-
-    width: int
-    values: int
-    scale: float
-    rank: int
-    is_causal: bool
-    replaces: bool
-    mask: tuple[bool, ...] | None
-
-
 @native("scaled_dot_product_attention", takes=_takes(3))
 def run_attention(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
     """softmax(scale q k' + mask) v"""
@@ -112,7 +95,7 @@ def run_attention(op: Op, params: Any, arrays: Sequence[Array]) -> Array:
         query, scale = query * query.dtype.type(params.scale), 1.0  # one program for all factors
     mask = [_for_each_key(arrays[3], query.dtype)] if len(arrays) > 3 else []
     has = tuple([extent > 1 for extent in mask[0].shape]) if mask else None
-    form = _Form(
+    form = AttentionForm(
         query.shape[-1], value.shape[-1], scale, query.ndim - 2, params.is_causal, params.mask == "boolean", has
     )
     steps = [step for array in (query, key, value) for step in steps_of(array)[:-1]]
@@ -132,43 +115,9 @@ def _for_each_key(mask: Array, dtype: DType) -> Array:
 
 
 @lru_cache(PLANS)
-def _attention_call(form: _Form, dtype: DType, numbers: tuple[int, ...]) -> Call:
-    call = numbers_call(
-        ("attention", *form, dtype), "attention", numbers, partial(write_attention, host(), form, dtype)
-    )
+def _attention_call(form: AttentionForm, dtype: DType, numbers: tuple[int, ...]) -> Call:
+    call = numbers_call(write_attention, form, dtype, numbers=numbers)
     return call._replace(read=frozenset())  # arrays lie as their steps say
-
-
-def write_attention(target: CpuTarget, form: _Form, dtype: DType, numbers: list[Any]) -> Written:
-    batch, (queries, keys), steps = numbers[: form.rank], numbers[form.rank : form.rank + 2], numbers[form.rank + 2 :]
-    at = [(0, *steps[n * (form.rank + 1) :][: form.rank + 1], 1) for n in range(3)]
-    whole = (*batch, keys, queries)
-    masks = [] if form.mask is None else [_kept(whole[len(whole) - len(form.mask) :], form.mask)]
-    params = StridedAttentionAttrs(
-        batch=tuple(batch),
-        queries=queries,
-        keys=keys,
-        width=form.width,
-        values=form.values,
-        query=at[0],
-        key=at[1],
-        value=at[2],
-        out_axes=tuple(range(form.rank + 2)),
-        scale=form.scale,
-        masked=bool(masks),
-        replaces=form.replaces,
-        is_causal=form.is_causal,
-        unseen="zero",
-    )
-    ends = [(queries, form.width), (keys, form.width), (keys, form.values)]
-    inputs = tuple((shape, dtype) for shape in (*[(*batch, *end) for end in ends], *masks))
-    facts = [Fact(shape, kind) for shape, kind in inputs]
-    kernel = attention_kernel("attention", params, facts, tuple(range(len(inputs) + 1)), target)
-    return Written(inputs, (((*batch, queries, form.values), dtype),), (kernel,))
-
-
-def _kept(shape: Sequence[Any], has: Sequence[bool]) -> tuple[Any, ...]:
-    return tuple([extent if kept else 1 for extent, kept in zip(shape, has)])
 
 
 # Backward

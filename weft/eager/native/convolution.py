@@ -6,21 +6,19 @@ Declined are other layouts and dtypes, nothing to compute, and shapes that do no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...base.cpu_target import host
 from ...base.dtype import FLOAT32, FLOAT64, DType
-from ...compiler.open.calls import Written
 from ...core.op import Op
-from ...lower.cpu.conv_filters import Form, chosen, filters_kernel, open_sizes
+from ...lower.cpu.conv_filters import Form
 from ...lower.cpu.taps import Line
-from ...lower.cpu.windows.kernels import plane_filters, sum_kernel
-from ...lower.cpu.windows.planes import copies_of
+from ...lower.cpu.windows.kernels import filter_parts, is_useful, write_filters, write_sum
 from ...lower.cpu.windows.window_sum import WindowSum
 from ...ops.nn import conv_grad  # noqa: F401  operators named here
 from ...ops.nn._convolution import convolution_of
@@ -37,9 +35,6 @@ Shape = tuple[int, ...]
 PLANS = 1024
 LARGEST = 1 << 30  # extents and pads whose sums are 32-bit numbers
 MATRIX_PIXELS = 128  # of an image that is multiplied as a matrix
-SUMMED_WINDOWS = 8192  # of the images in a split, whose products are added one after the other
-SPLIT_BYTES = 1 << 21  # of what is packed for a split, unless the filters are larger
-USEFUL = 0.6  # share of products with elements, below which zeros are not worth multiplying
 MAX_PRODUCTS = 1 << 24  # that are kept at once
 
 
@@ -98,20 +93,10 @@ def _is_pointwise(job: WindowSum) -> bool:
 # Sums over windows.
 
 
-def write_sum(target: Any, dtype: DType, numbers: list[Any]) -> Written:
-    job = WindowSum.of_numbers(numbers)
-    shapes: Any = (job.source, job.filters, job.out[1:2], job.out)
-    specs = tuple((shape, dtype) for shape in shapes)
-    return Written(specs[:3], specs[3:], (sum_kernel("windows", job, target, dtype, (0, 1, 3, 2)),))
-
-
 @lru_cache(PLANS)
 def _sum_call(job: WindowSum, dtype: DType) -> Call | None:
-    """None where few taps of a result stand on an element, so that a template that walks over those alone is better."""
-    few = prod(job.source[2:]) <= USEFUL * prod(job.out[2:]) and job.down.sign < 0 and job.parts == 1
-    if few and copies_of(job, host(), dtype) is None:
-        return None
-    return numbers_call(("windows", dtype), "convolution", job.numbers, partial(write_sum, host(), dtype))
+    """None where another template is better."""
+    return numbers_call(write_sum, dtype, numbers=job.numbers) if is_useful(job, host(), dtype) else None
 
 
 def _run_sum(job: WindowSum, params: Any, source: Array, weight: Array, *bias: Array) -> Outputs:
@@ -149,66 +134,29 @@ def _matrices(images: Array) -> Array:
 # Filters.
 
 
-class _Filters(NamedTuple):
-    """How filters are made: by planes, or from blocks of images that are packed, some images at a time."""
-
-    planes: Call | None
-    form: Form
-    calls: list[tuple[int, int, Call]]  # and the images of each: the first, and the first of the next
-
-
-def write_planes(target: Any, dtype: DType, numbers: list[Any]) -> Written:
-    job = WindowSum.of_numbers(numbers)
-    shapes: Any = (job.source, job.out, job.filters)
-    specs = tuple((shape, dtype) for shape in shapes)
-    kernel = plane_filters("plane_filters", job, target, dtype, range(3))
-    assert kernel is not None
-    return Written(specs[:2], specs[2:], (kernel,))
-
-
-def write_filters(form: Form, target: Any, dtype: DType, numbers: list[Any]) -> Written:
-    job, lanes = WindowSum.of_numbers(numbers), target.lanes(dtype)
-    wide, other = (job.out, job.source) if form.by_output else (job.source, job.out)
-    blocks = -(-(job.rows if form.by_output else job.deep) // lanes)
-    shapes: Any = ((job.images, job.groups * blocks, *wide[2:], lanes), other, job.filters)
-    specs = tuple((shape, dtype) for shape in shapes)
-    return Written(specs[:2], specs[2:], (filters_kernel("filters", job, form, target, dtype, range(3)),))
-
-
 @lru_cache(PLANS)
-def _filters_of(job: WindowSum, dtype: DType) -> _Filters:
-    target = host()
-    lanes = target.lanes(dtype)
-    form = chosen(job.rows, job.deep, (lanes, lanes), open_sizes(target))
-    if copies_of(job, target, dtype) is not None:
-        write = partial(write_planes, target, dtype)
-        return _Filters(numbers_call(("plane_filters", dtype), "filters", job.numbers, write), form, [])
-    wide, pixels = (job.rows, job.out) if form.by_output else (job.deep, job.source)
-    packed = job.groups * -(-wide // lanes) * lanes * prod(pixels[2:])  # elements of an image
-    fitting = max(SPLIT_BYTES // dtype.itemsize, prod(job.filters)) // packed
-    splits = -(-job.images // max(min(SUMMED_WINDOWS // prod(job.out[2:]), fitting), 1))
-    ends = [job.images * number // splits for number in range(splits + 1)]
-    calls = []
-    for first, end in pairwise(ends):
-        numbers = job._replace(images=end - first).numbers
-        write = partial(write_filters, form, target, dtype)
-        calls.append((first, end, numbers_call(("filters", *form, dtype), "filters", numbers, write)))
-    return _Filters(None, form, calls)
+def _filters_of(job: WindowSum, dtype: DType) -> tuple[Form | None, list[tuple[slice, Call]]]:
+    """The form in which filters are made, and the call for each part of the images."""
+    form, ends = filter_parts(job, host(), dtype)
+
+    def call(images: int) -> Call:
+        return numbers_call(write_filters, form, dtype, numbers=job._replace(images=images).numbers)
+
+    return form, [(slice(first, end), call(end - first)) for first, end in pairwise(ends)]
 
 
 def _run_filters(job: WindowSum, params: Any, source: Array, windows: Array) -> Outputs:
-    images = len(source)
-    if _is_pointwise(job) and images * prod(job.filters) <= MAX_PRODUCTS:
+    if _is_pointwise(job) and len(source) * prod(job.filters) <= MAX_PRODUCTS:
         parts = multiply(_matrices(windows), _matrices(source).swapaxes(1, 2))
         return [_added(parts).reshape(job.filters)]
-    made = _filters_of(job, source.dtype)
-    if made.planes is not None:
-        return made.planes.run([source, windows])
-    wide, other = (windows, source) if made.form.by_output else (source, windows)
-    parts = np.empty((len(made.calls), *job.filters), source.dtype)
-    for part, (first, end, call) in zip(parts, made.calls):
-        blocks = in_blocks(wide[first:end], job.groups, host().lanes(source.dtype))
-        call.run([blocks, other[first:end]], [part])
+    form, calls = _filters_of(job, source.dtype)
+    parts = np.empty((len(calls), *job.filters), source.dtype)
+    for part, (images, call) in zip(parts, calls):
+        given = [source[images], windows[images]]
+        if form is not None:
+            wide, other = given[::-1] if form.by_output else given
+            given = [in_blocks(wide, job.groups, host().lanes(source.dtype)), other]
+        call.run(given, [part])
     return [_added(parts)]
 
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from ...base.cpu_facts import COSTS
 from ...base.dtype import DTYPES, DType
-from ...lower.cpu.nest import BLOCK_ELEMENTS
-from ...lower.cpu.nests.element import Walk, copy_kernel
-from ...lower.cpu.squares import BLOCK
+from ...lower.cpu.nests.element import Walk, copy_kernel, numbers_of
 from ...runtime.cpu.one_step import OneStep
 from .calls import Array, Reason, count_declined
 from .kernels import kernel
@@ -82,7 +78,7 @@ def _planned(
     if squares is None and (axes[-1].steps not in ((0, 1), (-1, 1)) or axes[-1].extent < SHORTEST_ROW):
         return None
     walk = Walk(len(axes), (axes[-1].steps[0] if squares is None else None,), placed=True)
-    return _Plan(kernel(copy_kernel, moved, walk), *rows_of(squares or axes, walk))
+    return _Plan(kernel(copy_kernel, moved, walk), *walked(squares or axes, walk))
 
 
 def _with_squares(axes: Sequence[Axis]) -> list[Axis] | None:
@@ -94,13 +90,6 @@ def _with_squares(axes: Sequence[Axis]) -> list[Axis] | None:
     return [*[axis for axis in axes if axis is not rows and axis is not columns], rows, columns]
 
 
-def rows_of(axes: Sequence[Axis], walk: Walk) -> tuple[tuple[int, ...], int]:
+def walked(axes: Sequence[Axis], walk: Walk) -> tuple[tuple[int, ...], int]:
     """The scalars of an element kernel that walks axes, and its turns."""
-    extents = [axis.extent for axis in axes]
-    strides = [*zip(*[axis.steps for axis in axes])]
-    given = [own[:-1] if step is not None else (*own[:-2], own[-1]) for own, step in zip(strides, (*walk.steps, 1))]
-    if None in walk.steps:
-        turns = prod(extents[:-2]) * -(-extents[-2] // BLOCK)
-    else:
-        turns = prod(extents[:-1]) if len(axes) > 1 else -(-extents[0] // BLOCK_ELEMENTS)
-    return (*extents, *chain(*given)), turns
+    return numbers_of(walk, [axis.extent for axis in axes], [*zip(*[axis.steps for axis in axes])])

@@ -11,10 +11,11 @@ import numpy as np
 
 from ...base.cpu_target import host
 from ...base.kept import Kept
-from ...compiler.open.calls import LoweredCall, Written, lower_compute, lower_numbers, lowered_operator
+from ...compiler.open.calls import LoweredCall, lower_compute, lower_numbers, lowered_operator
 from ...compiler.open.keys import making
 from ...compiler.open.programs import VARIANTS, open_program
 from ...core.op import Op
+from ...lower.group import Written
 from ...runtime.addresses import address_of
 from ...runtime.cpu.executor import CpuExecutor
 from ...runtime.cpu.pool import eager_threads
@@ -100,9 +101,11 @@ def _made(key: Hashable, name: str, specs: Sequence[Spec], lower: Callable[[], L
     return _program_call(kind, name, sizes, lower)
 
 
-def numbers_call(key: Hashable, name: str, numbers: tuple[int, ...], write: Callable[[list[Any]], Written]) -> Call:
-    """What runs a program that is written for numbers, all of which are arguments."""
-    return _program_call(("numbers", key), name, numbers, partial(lower_numbers, numbers, write))
+def numbers_call(write: Callable[..., Written], *form: Hashable, numbers: tuple[int, ...]) -> Call:
+    """What runs the program that `write(*form, target, numbers)` writes, where all numbers are arguments. The form says
+    all else that is to be known beside the machine, as that of `kernel` does."""
+    lower = partial(lower_numbers, numbers, partial(write, *form, host()))
+    return _program_call(("numbers", write.__name__, *form), write.__name__, numbers, lower)
 
 
 def _program_call(kind: Hashable, name: str, sizes: tuple[int, ...], lower: Callable[[], LoweredCall]) -> Call:

@@ -18,7 +18,7 @@ from ...lower.cpu.nests.element import Element, Walk, element_kernel, element_of
 from ...ops.math import broadcast  # noqa: F401  operators named here
 from ...runtime.cpu.one_step import OneStep
 from .calls import Array, Declined, attempted
-from .copy import dense, rows_of
+from .copy import dense, walked
 from .strides import Axis, is_dense_inside, is_writable, joined, memory_order, steps_of
 from .thresholds import FROM
 
@@ -144,12 +144,12 @@ def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | N
     turned = [np.broadcast_to(array, shape).transpose(order) for array in used]
     operands = [a if is_dense_inside(a) else dense(a) for a in turned]
     placed = out is not None and not out.flags.c_contiguous
-    walked = [*operands, out.transpose(order)] if placed else operands  # type: ignore[union-attr]
-    axes = joined(turned[0].shape, list(map(steps_of, walked))) or [Axis(1, (1,) * len(walked))]
+    arrays = [*operands, out.transpose(order)] if placed else operands  # type: ignore[union-attr]
+    axes = joined(turned[0].shape, list(map(steps_of, arrays))) or [Axis(1, (1,) * len(arrays))]
     walk = Walk(len(axes), axes[-1].steps[: len(used)], placed)
     return PointwisePlan(
         _kernel(key, body, used, walk),
-        *rows_of(axes, walk),
+        *walked(axes, walk),
         prod(shape) * (MOVED + COMPUTED * body.calls),
         shape,
         frozenset(n for n, (a, b) in enumerate(zip(turned, operands)) if a is not b),

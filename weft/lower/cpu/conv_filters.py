@@ -8,14 +8,15 @@ the other side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ... import te
 from ...base.cpu_target import CpuTarget
 from ...base.dtype import DType
 from ...core.fused import FusedGroup
+from ...core.ir import NodeEntry
 from ...ops._layouts import physical_index
 from ...ops.nn._convolution import NCHW, OIHW, Convolution
 from ...ops.nn._windows import Window
@@ -23,41 +24,15 @@ from ...te.build import KernelBuilder
 from ...te.expr import Expr, minimum
 from ...te.loops import Buffer
 from ...te.transform import lower_vectors
-from ..epilogue import Epilogue, static_spec
-from ..group import LoweredKernel, Temporary, kernel_name
+from ..epilogue import Epilogue
+from ..group import Facts, LoweredKernel, Written, kernel_name
 from ..long_sums import finished
-from .operands import Facts, Operand, Packed, in_blocks, lanes_for
-from .taps import Line, windows_inside
+from .operands import ConvSum, Operand, Packed, in_blocks, lanes_for
+from .taps import windows_inside
 from .tile import MAX_PANELS, registers
 from .windows.window_sum import WindowSum
 
 MAX_OTHERS = 8
-
-
-class FilterSum(NamedTuple):
-    """What is to be summed: `windows` has an element for each window, `data` what they stand on."""
-
-    conv: Convolution
-    windows: Operand
-    data: Operand
-    result: Operand
-    wide: DType
-
-    @property
-    def depthwise(self) -> bool:
-        return self.outputs == self.channels == 1 and self.conv.groups > 1
-
-    @property
-    def outputs(self) -> int:
-        return self.windows.extents()["C"] // self.conv.groups
-
-    @property
-    def channels(self) -> int:
-        return self.data.extents()["C"] // self.conv.groups
-
-    def line(self, letter: str) -> Line:
-        window = self.conv.windows["HW".index(letter)]
-        return Line(window, self.windows.extents()[letter], self.data.extents()[letter], False)
 
 
 class Form(NamedTuple):
@@ -99,79 +74,58 @@ def chosen(outputs: int, channels: int, lanes: Sequence[int], sizes: Iterable[tu
     return min((Form(side, *size) for side in sides for size in sizes), key=operations)
 
 
-def _plan_of(job: FilterSum, target: CpuTarget) -> _FilterPlan | None:
+def _plan_of(job: ConvSum, target: CpuTarget) -> _FilterPlan | None:
     if job.depthwise:
         lanes = lanes_for(job.conv.groups, job.wide, target)
         return _FilterPlan(Form(False, 1, 1), lanes, -(-job.conv.groups // lanes), True) if lanes > 1 else None
-    counts = (job.channels, job.outputs)
+    counts = (job.deep, job.channels)
     widths = [lanes_for(count, job.wide, target) for count in counts]
     fit = [lanes > 1 and (job.conv.groups == 1 or count % lanes == 0) for lanes, count in zip(widths, counts)]
     if not any(fit):
         return None  # blocks of channels would reach into the next group
-    form = chosen(job.outputs, job.channels, [lanes * ok for lanes, ok in zip(widths, fit)], _sizes(target))
+    form = chosen(job.channels, job.deep, [lanes * ok for lanes, ok in zip(widths, fit)], _sizes(target))
     lanes = widths[form.by_output]
     return _FilterPlan(form, lanes, -(-counts[form.by_output] // lanes))
 
 
-def filter_sum_kernels(job: FilterSum, group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel] | None:
+def filter_sum_kernels(job: ConvSum, group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel] | None:
     """The kernels of a group whose master is such a sum; None where no plan serves it."""
     plan = _plan_of(job, target)
     if plan is None:
         return None
     name = kernel_name(group)
-    wide, other = (job.windows, job.data) if plan.form.by_output else (job.data, job.windows)
+    wide, other = (job.result, job.source) if plan.form.by_output else (job.source, job.result)
     packed = [in_blocks(f"{name}_blocks", wide, plan.lanes, job.wide, 0, target), Packed(other.entry)]
     if job.depthwise:
         packed[1] = in_blocks(f"{name}_windows", other, plan.lanes, job.wide, 1, target)
     before = [made.kernel for made in packed if made.kernel is not None]
-    return [*before, _main_kernel(name, job, plan, group, fact, packed, (wide, other))]
-
-
-def _main_kernel(
-    name: str,
-    job: FilterSum,
-    plan: _FilterPlan,
-    group: FusedGroup,
-    fact: Facts,
-    packed: Sequence[Packed],
-    read: Sequence[Operand],
-) -> LoweredKernel:
     b = KernelBuilder(name)
-    buffers = [
-        b.arg(letter, made.place.dtype, made.place.shape)
-        if isinstance(made.place, Temporary)
-        else b.arg(letter, operand.dtype, operand.shape)
-        for letter, made, operand in zip("vx", packed, read)
-    ]
+    buffers = [made.argument(b, letter, operand, {}) for letter, made, operand in zip("vx", packed, (wide, other))]
     epilogue = Epilogue(b, group, fact)
-    shape, dtype = static_spec(fact(group.outputs[0]))
-    out = b.arg("out", dtype, shape)
-    _FilterGradient(b, job, plan, epilogue.finished, buffers, out).write()
-    arguments = (*(made.place for made in packed), *epilogue.arguments, group.outputs[0])
-    work = job.channels
-    for extent in (*job.windows.extents().values(), *(window.size for window in job.conv.windows)):
-        work *= extent
-    return LoweredKernel(finished(b.finish()), arguments, max(work, 1))
+    _FilterGradient(b, job, plan, epilogue.finished, buffers, epilogue.result()).write()
+    arguments = (*(made.place for made in packed), *epilogue.arguments)
+    return [*before, LoweredKernel(finished(b.finish()), arguments, job.work)]
 
 
-def filters_kernel(
-    name: str, sum: WindowSum, form: Form, target: CpuTarget, dtype: DType, arguments: Sequence[Hashable]
-) -> LoweredKernel:
-    """The kernel in NCHW of the transpose in weights of a sum over windows, any number of which may be an argument. Its
-    arguments are blocks of one operand, by groups, the other operand, and the result."""
-    b, lanes = KernelBuilder(name), target.lanes(dtype)
-    axes = (sum.down, sum.across)
-    windows: Any = tuple(Window(axis.taps, axis.step, axis.before, 0, axis.dilation) for axis in axes)
-    nowhere: Any = None
-    operands = [Operand(nowhere, NCHW, shape, dtype) for shape in (sum.out, sum.source)]
-    conv = Convolution(windows, sum.groups, NCHW, OIHW, NCHW)
-    job = FilterSum(conv, operands[0], operands[1], Operand(nowhere, OIHW, sum.filters, dtype), dtype)
-    blocks: Any = -(-(sum.rows if form.by_output else sum.deep) // lanes)
-    wide, other = (sum.out, sum.source) if form.by_output else (sum.source, sum.out)
-    buffers = [b.arg("v", dtype, (sum.images, sum.groups * blocks, *wide[2:], lanes)), b.arg("x", dtype, other)]
-    out = b.arg("out", dtype, sum.filters)
-    _FilterGradient(b, job, _FilterPlan(form, lanes, blocks), lambda value, index: value, buffers, out).write()
-    return LoweredKernel(lower_vectors(b.finish()), tuple(arguments), sum.work)
+def window_filters(windows: WindowSum, form: Form, dtype: DType, target: CpuTarget) -> Written:
+    """The transpose in filters of a sum over windows in NCHW, any number of which may be an argument: blocks of one
+    operand, by groups, and the other operand go in."""
+    b, lanes = KernelBuilder("filters"), target.lanes(dtype)
+    wide, other = (windows.out, windows.source) if form.by_output else (windows.source, windows.out)
+    blocks: Any = -(-(windows.rows if form.by_output else windows.deep) // lanes)
+    shapes = ((windows.images, windows.groups * blocks, *wide[2:], lanes), other, windows.filters)
+    vectors, others, out = (b.arg(name, dtype, shape) for name, shape in zip(("v", "x", "out"), shapes))
+    plan = _FilterPlan(form, lanes, blocks)
+    _FilterGradient(b, _as_sum(windows, dtype), plan, lambda value, index: value, (vectors, others), out).write()
+    return Written.by_one(LoweredKernel(lower_vectors(b.finish()), (0, 1, 2), windows.work), dtype, *shapes)
+
+
+def _as_sum(windows: WindowSum, dtype: DType) -> ConvSum:
+    axes, nowhere = (windows.down, windows.across), cast(NodeEntry, None)
+    source, result = (Operand(nowhere, NCHW, shape, dtype) for shape in (windows.source, windows.out))
+    filters = Operand(nowhere, OIHW, windows.filters, dtype)
+    each: Any = tuple(Window(axis.taps, axis.step, axis.before, 0, axis.dilation) for axis in axes)
+    return ConvSum(Convolution(each, windows.groups, NCHW, OIHW, NCHW), source, filters, result, dtype)
 
 
 class _FilterGradient:
@@ -180,7 +134,7 @@ class _FilterGradient:
     def __init__(
         self,
         b: KernelBuilder,
-        job: FilterSum,
+        job: ConvSum,
         plan: _FilterPlan,
         finish: Callable[[Expr, Sequence[Expr]], Expr],
         buffers: Sequence[Buffer],
@@ -189,7 +143,7 @@ class _FilterGradient:
         self.b, self.job, self.plan, self.finish = b, job, plan, finish
         self.form = plan.form
         (self.vectors, self.others), self.out = buffers, out
-        self.counts: Any = (job.channels, job.outputs)  # of a group: in lanes, and the others
+        self.counts: Any = (job.deep, job.channels)  # of a group: in lanes, and the others
         if plan.form.by_output:
             self.counts = self.counts[::-1]
         if plan.depthwise:
@@ -214,10 +168,8 @@ class _FilterGradient:
         columns = [b.let("x", v) for v in windows_inside(self.job.line("W"), q)]
         places = list(product(range(form.others), range(form.panels)))
         with b.vector("lane", self.plan.lanes) as lane:
-            sums = [b.alloc("sum", self.job.wide, (), scope="register") for _ in places]
-            for one in sums:
-                b.store(one, (), 0)
-            images = self.job.data.extents()["N"]
+            sums = [b.registers("sum", self.job.wide) for _ in places]
+            images = self.job.source.extents()["N"]
             with b.loop("n", images) as n, b.loop("h", rows[1]) as h, b.loop("w", columns[1]) as w:
                 self._window(n, h, w, rows, columns, sums, lane)
             for one, (other, panel) in zip(sums, places):
@@ -248,7 +200,7 @@ class _FilterGradient:
         if self.plan.depthwise:
             return self.others[n, self._block(0), y, x, lane]
         channel = self.group * self.counts[1] + minimum(self.other + number, self.counts[1] - 1)
-        layout = (job.data if self.form.by_output else job.windows).layout
+        layout = (job.source if self.form.by_output else job.result).layout
         return te.cast(self.others[physical_index(layout, {"N": n, "C": channel, "H": y, "W": x})], job.wide)
 
     def _finish(self, value: Expr, number: int, panel: int, p: Expr, q: Expr, lane: Expr) -> None:
@@ -256,8 +208,8 @@ class _FilterGradient:
         b, job, form = self.b, self.job, self.form
         channel, other = b.let("c", (self.first + panel) * self.plan.lanes + lane), self.other + number
         output, inner = (channel, other) if form.by_output or self.plan.depthwise else (other, channel)
-        at = {"O": self.group * job.outputs + output, "I": inner, "H": p, "W": q}
-        index = physical_index(job.result.layout, at)
+        at = {"O": self.group * job.channels + output, "I": inner, "H": p, "W": q}
+        index = physical_index(job.filters.layout, at)
         sizes = (form.panels * self.plan.lanes, form.others)
         if all(type(count) is int and count % size == 0 for count, size in zip(self.counts, sizes)):
             self._store(value, index)
@@ -266,5 +218,5 @@ class _FilterGradient:
                 self._store(value, index)
 
     def _store(self, value: Expr, index: Sequence[Expr]) -> None:
-        made = self.b.let("s", te.cast(value, self.job.result.dtype))
+        made = self.b.let("s", te.cast(value, self.job.filters.dtype))
         self.b.store(self.out, index, self.finish(made, index))

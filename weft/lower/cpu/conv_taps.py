@@ -7,64 +7,29 @@ results side by side in registers, one broadcast source element and only the tap
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import product
 from typing import Any, NamedTuple
 
 from ... import te
 from ...base.cpu_target import CpuTarget
-from ...base.dtype import DType
 from ...base.layout import Layout
 from ...base.stages import decided
 from ...core.fused import FusedGroup
-from ...core.ir import NodeEntry
 from ...ops._layouts import physical_index
-from ...ops.nn._convolution import Convolution
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr, minimum, select
 from ...te.loops import Buffer
 from ..epilogue import Epilogue, static_spec
-from ..group import LoweredKernel, Strides, Temporary, kernel_name
+from ..group import Facts, LoweredKernel, Strides, kernel_name
 from ..long_sums import finished
-from .operands import Facts, Operand, Packed, element_or_zero, in_blocks, lanes_for, stored
+from .operands import ConvSum, Packed, element_or_zero, in_blocks, lanes_for, stored
 from .taps import Line, OpenRun, Phase, Reach, Run, code_size, open_run, padded, phases, reach, runs
 from .tile import MAX_ACROSS, MAX_PANELS, registers
 
 OPEN_ACROSS = 8  # results side by side where it is an argument how many there are: the last tile is seldom full
 MAX_CODE = 1600  # products in straight code, beyond which loops that test are the better choice
-
-
-class TapSum(NamedTuple):
-    """What is to be summed. `transposed` says that sources are windows and results what windows
-    stand on; then the weight's O are the channels of the source."""
-
-    conv: Convolution
-    source: Operand
-    weight: Operand
-    result: Operand
-    bias: NodeEntry | None
-    transposed: bool
-    wide: DType  # what is summed in
-
-    @property
-    def depthwise(self) -> bool:
-        return self.deep == self.channels == 1 and self.conv.groups > 1
-
-    @property
-    def deep(self) -> int:
-        """Source channels of a group."""
-        return self.source.extents()["C"] // self.conv.groups
-
-    @property
-    def channels(self) -> int:
-        """Result channels of a group."""
-        return self.result.extents()["C"] // self.conv.groups
-
-    def line(self, letter: str) -> Line:
-        window = self.conv.windows["HW".index(letter)]
-        outs, sources = self.result.extents()[letter], self.source.extents()[letter]
-        return Line(window, outs, sources, self.transposed)
 
 
 class TapPlan(NamedTuple):
@@ -76,7 +41,7 @@ class TapPlan(NamedTuple):
     columns: list[tuple[Phase, list[Run] | OpenRun]]
 
 
-def plan_of(job: TapSum, target: CpuTarget) -> TapPlan | None:
+def plan_of(job: ConvSum, target: CpuTarget) -> TapPlan | None:
     """The tiles with the fewest operations for a product; None where the code would be too long."""
     channels = job.conv.groups if job.depthwise else job.channels
     lanes = lanes_for(channels, job.wide, target)
@@ -117,7 +82,7 @@ def _products(phase: Phase, columns: list[Run] | OpenRun) -> int:
 
 
 def tap_sum_kernels(
-    job: TapSum, group: FusedGroup, fact: Facts, target: CpuTarget, strides: Strides | None = None
+    job: ConvSum, group: FusedGroup, fact: Facts, target: CpuTarget, strides: Strides | None = None
 ) -> list[LoweredKernel] | None:
     """The kernels of a group whose master is such a sum; None where no plan serves it."""
     plan = plan_of(job, target)
@@ -125,18 +90,16 @@ def tap_sum_kernels(
         return None
     name = kernel_name(group)
     steps = strides or {}
-    before = [_packed_weight(f"{name}_packed", job, plan, target, steps)]
+    weight, source = _packed_weight(f"{name}_packed", job, plan, target, steps), Packed(job.source.entry)
     if job.depthwise:
-        operand, number = job.source, len(before)
-        before.append(in_blocks(f"{name}_blocks", operand, plan.lanes, job.wide, number, target, steps))
-    places = [packed.place for packed in before]
-    kernels = [packed.kernel for packed in before if packed.kernel is not None]
-    return [*kernels, _main_kernel(name, job, plan, group, fact, places, steps)]
+        source = in_blocks(f"{name}_blocks", job.source, plan.lanes, job.wide, 1, target, steps)
+    kernels = [packed.kernel for packed in (weight, source) if packed.kernel is not None]
+    return [*kernels, _main_kernel(name, job, plan, group, fact, weight, source, steps)]
 
 
-def _packed_weight(name: str, job: TapSum, plan: TapPlan, target: CpuTarget, strides: Strides) -> Packed:
+def _packed_weight(name: str, job: ConvSum, plan: TapPlan, target: CpuTarget, strides: Strides) -> Packed:
     """Filters as (block of result channels, source channel, tap down, tap across, lane)."""
-    weight, lanes = job.weight, plan.lanes
+    weight, lanes = job.filters, plan.lanes
     vector, deep = ("I", "O") if job.transposed else ("O", "I")
     wanted = Layout(f"{vector}{deep}HW{lanes}{vector.lower()}")
     if weight.layout == wanted and weight.dtype == job.wide and job.conv.groups == 1:
@@ -166,65 +129,42 @@ def _packed_weight(name: str, job: TapSum, plan: TapPlan, target: CpuTarget, str
 
 
 class _Buffers(NamedTuple):
-    source: Buffer
     weight: Buffer
+    source: Buffer
     bias: Buffer | None
     out: Buffer
 
 
 def _main_kernel(
-    name: str, job: TapSum, plan: TapPlan, group: FusedGroup, fact: Facts, packed: Sequence[Hashable], strides: Strides
+    name: str,
+    job: ConvSum,
+    plan: TapPlan,
+    group: FusedGroup,
+    fact: Facts,
+    weight: Packed,
+    source: Packed,
+    strides: Strides,
 ) -> LoweredKernel:
     b = KernelBuilder(name)
-    weight_place, *blocks_place = packed
-    source_place = blocks_place[0] if blocks_place else job.source.entry
-    shape = _shape_of(weight_place, job.weight)
-    weight = b.arg("w", job.wide, shape, strides=strides.get(weight_place))
-    given = _reversed(source_place, job.source)
-    source = b.arg("x", *given, strides=strides.get(source_place))
+    factors = weight.argument(b, "w", job.filters, strides), source.argument(b, "x", job.source, strides)
     bias = None
     if job.bias is not None:
-        spec = static_spec(fact(job.bias))
-        bias = b.arg("bias", *spec[::-1], strides=strides.get(job.bias))
+        shape, dtype = static_spec(fact(job.bias))
+        bias = b.arg("bias", dtype, shape, strides=strides.get(job.bias))
     epilogue = Epilogue(b, group, fact, strides)
-    shape, dtype = static_spec(fact(group.outputs[0]))
-    out = b.arg("out", dtype, shape, strides=strides.get(group.outputs[0]))
-    buffers = _Buffers(source, weight, bias, out)
-    _TapKernel(b, job, plan, epilogue, buffers, bool(blocks_place)).write()
-    entries = [weight_place, source_place, *([] if job.bias is None else [job.bias])]
-    arguments = (*entries, *epilogue.arguments, group.outputs[0])
-    return LoweredKernel(finished(b.finish()), arguments, _work(job))
-
-
-def _shape_of(place: Hashable, operand: Operand) -> tuple[int, ...]:
-    return place.shape if isinstance(place, Temporary) else operand.shape
-
-
-def _reversed(place: Hashable, operand: Operand) -> tuple[DType, tuple[int, ...]]:
-    if isinstance(place, Temporary):
-        return place.dtype, place.shape
-    return operand.dtype, operand.shape
-
-
-def _work(job: TapSum) -> int:
-    """Products, counting that a transposed tap meets every stride-th result only."""
-    total = job.deep
-    for extent in job.result.extents().values():
-        total *= extent
-    for window in job.conv.windows:
-        total = total * window.size // (window.stride if job.transposed else 1)
-    return max(total, 1)
+    _TapKernel(b, job, plan, epilogue, _Buffers(*factors, bias, epilogue.result())).write()
+    entries = [weight.place, source.place, *([] if job.bias is None else [job.bias])]
+    arguments = (*entries, *epilogue.arguments)
+    return LoweredKernel(finished(b.finish()), arguments, job.work)
 
 
 class _TapKernel:
     """Writes the main kernel: a task is one row of results in some panels of channels."""
 
-    def __init__(
-        self, b: KernelBuilder, job: TapSum, plan: TapPlan, epilogue: Epilogue, buffers: _Buffers, vectors: bool
-    ) -> None:
+    def __init__(self, b: KernelBuilder, job: ConvSum, plan: TapPlan, epilogue: Epilogue, buffers: _Buffers) -> None:
         self.b, self.job, self.plan = b, job, plan
         self.epilogue, self.buffers = epilogue, buffers
-        self.vectors = vectors  # sources are vectors too: every channel has its own filter
+        self.vectors = job.depthwise  # sources are vectors too: every channel has its own filter
 
     def write(self) -> None:
         b, plan, extents = self.b, self.plan, self.job.result.extents()
@@ -277,11 +217,8 @@ class _TapKernel:
 
     def _sums(self, width: int) -> list[list[Buffer]]:
         """Registers for so many results in all panels."""
-        b, panels = self.b, range(self.plan.panels)
-        sums = [[b.alloc("sum", self.job.wide, (), scope="register") for _ in panels] for _ in range(width)]
-        for one in (one for row in sums for one in row):
-            b.store(one, (), 0)
-        return sums
+        panels = range(self.plan.panels)
+        return [[self.b.registers("sum", self.job.wide) for _ in panels] for _ in range(width)]
 
     def _add_taps(
         self, phase: Phase, run: Run, start: Expr, sums: list[list[Buffer]], lane: Expr, at_rim: bool

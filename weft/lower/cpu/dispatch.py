@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...base.cpu_target import CpuTarget
 from ..lowering import Lowering, Template
-from .attention import attention_kernels
+from .attention.template import attention_kernels
 from .conv_grad import filter_kernels, gradient_kernels, plain_conv_kernels, tap_kernels
 from .pool_grad import POOL_GRADIENTS, pool_grad_kernels
 from .product import batched_kernels, product_kernels, product_unit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 from ...te.build import KernelBuilder
 from ...te.expr import Const, Expr, ExprLike, Var, as_expr, minimum
@@ -84,7 +85,7 @@ def cut(axis: Axis, block: int, body: Stmt, make: Callable[[Axis, Stmt], Stmt]) 
     return Axis(number, full + 1), If(number < full, whole, tail)
 
 
-def coordinates(b: KernelBuilder, number: Expr, extents: Sequence[Expr]) -> list[Expr]:
+def coordinates(b: KernelBuilder, number: Expr, extents: Sequence[Any]) -> list[Expr]:
     """The indices of an element that is given by its row-major number."""
     index: list[Expr] = []
     for extent in reversed(extents[1:]):

@@ -1,23 +1,25 @@
-"""What the kernels of convolutions read: tensors in some layout, and copies of them in which the
+"""What the kernels of convolutions sum: tensors in some layout, and copies of them in which the
 lanes of a vector stand side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
+from math import prod
 from typing import Any, NamedTuple
 
 from ... import te
 from ...base.cpu_target import CpuTarget
 from ...base.dtype import DType
 from ...base.layout import Layout
-from ...core.ir import Fact, NodeEntry
+from ...core.ir import NodeEntry
 from ...ops._layouts import physical_index
-from ...ops.nn._convolution import logical_extents
+from ...ops.nn._convolution import Convolution, logical_extents
+from ...te.build import KernelBuilder
+from ...te.loops import Buffer
 from ..epilogue import static_spec
-from ..group import LoweredKernel, Strides, Temporary
+from ..group import Facts, LoweredKernel, Strides, Temporary
 from .stage import stage_kernel
-
-Facts = Callable[[NodeEntry], Fact]
+from .taps import Line
 
 
 class Operand(NamedTuple):
@@ -36,6 +38,46 @@ class Operand(NamedTuple):
         return logical_extents(self.layout, self.shape)
 
 
+class ConvSum(NamedTuple):
+    """A sum over windows: a convolution, or its transpose in data, where sources are windows, results what those stand
+    on, and the filters' O are the channels of the source. In its transpose in filters these are made, of windows that
+    stand where the results would be."""
+
+    conv: Convolution
+    source: Operand
+    filters: Operand
+    result: Operand
+    wide: DType  # what is summed in
+    transposed: bool = False
+    bias: NodeEntry | None = None
+
+    @property
+    def deep(self) -> int:
+        """Source channels of a group."""
+        return self.source.extents()["C"] // self.conv.groups
+
+    @property
+    def channels(self) -> int:
+        """Result channels of a group."""
+        return self.result.extents()["C"] // self.conv.groups
+
+    @property
+    def depthwise(self) -> bool:
+        return self.deep == self.channels == 1 and self.conv.groups > 1
+
+    @property
+    def work(self) -> int:
+        """Products, counting that a transposed tap meets every stride-th result only."""
+        total = prod(self.result.extents().values(), start=self.deep)
+        for window in self.conv.windows:
+            total = total * window.size // (window.stride if self.transposed else 1)
+        return max(total, 1)
+
+    def line(self, letter: str) -> Line:
+        window = self.conv.windows["HW".index(letter)]
+        return Line(window, self.result.extents()[letter], self.source.extents()[letter], self.transposed)
+
+
 def lanes_for(channels: int, dtype: DType, target: CpuTarget) -> int:
     """As many lanes as a vector has, or as few as hold all channels."""
     lanes = target.lanes(dtype)
@@ -49,6 +91,11 @@ class Packed(NamedTuple):
 
     place: Hashable
     kernel: LoweredKernel | None = None
+
+    def argument(self, b: KernelBuilder, name: str, operand: Operand, strides: Strides) -> Buffer:
+        """The buffer of a kernel that reads it."""
+        held = self.place if isinstance(self.place, Temporary) else operand
+        return b.arg(name, held.dtype, held.shape, strides=strides.get(self.place))
 
 
 def in_blocks(

@@ -16,7 +16,7 @@ from ...base.cpu_facts import COSTS
 from ...base.cpu_target import CpuTarget
 from ...base.dtype import FLOAT32, FLOAT64, INT64
 from ...core.fused import FusedGroup
-from ...core.ir import Fact, NodeEntry
+from ...core.ir import NodeEntry
 from ...ops.nn._windows import windows_of
 from ...ops.nn.adaptive_pool import AdaptivePool2DAttrs, bin_ends, sizes_of
 from ...ops.nn.pool import Pool, window_elements
@@ -26,7 +26,7 @@ from ...te.loops import Store
 from ...te.transform import lower_vectors
 from ...te.visit import masked_load
 from ..epilogue import Epilogue, static_spec
-from ..group import LoweredKernel, Temporary, kernel_name
+from ..group import Facts, LoweredKernel, Temporary, kernel_name
 from .nests.hoist import vector_loop
 from .stage import lower_group
 from .taps import Line, Reach, reach, windows_inside
@@ -37,13 +37,12 @@ NOWHERE = -1
 POOL_GRADIENTS = ("_max_pool2d_grad", "_avg_pool2d_grad", "_adaptive_avg_pool2d_grad")
 
 
-def pool_grad_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
+def pool_grad_kernels(group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel]:
     """The kernel of such a gradient and what follows it, for images in NCHW, or in blocks of channels behind that."""
-    assert group.master is not None
-    read, made = group.master.inputs, (NodeEntry(group.master), group.outputs[0])
+    read, made = group.anchor.inputs, (NodeEntry(group.anchor), group.outputs[0])
     shape, dtype = static_spec(fact(read[1]))
     alike = all(fact(entry).dtype == dtype for entry in (*read, *made)) and dtype in (FLOAT32, FLOAT64)
-    if group.master.params.layout != "NCHW" or len(shape) not in (4, 5) or not alike or 0 in shape:
+    if group.anchor.params.layout != "NCHW" or len(shape) not in (4, 5) or not alike or 0 in shape:
         return lower_group(group, fact, target)
     kinds = {4: (_LargestGradient, _MeanGradient), 5: (_LargestOfBlocks, _MeanOfBlocks)}[len(shape)]
     if len(shape) == 4 and len(group.nodes) > 1:
@@ -54,9 +53,8 @@ def pool_grad_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], targ
 class _Gradient:
     """Writes a kernel whose turns are images."""
 
-    def __init__(self, group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> None:
-        assert group.master is not None
-        self.node, self.group, self.b = group.master, group, KernelBuilder(kernel_name(group))
+    def __init__(self, group: FusedGroup, fact: Facts, target: CpuTarget) -> None:
+        self.node, self.group, self.b = group.anchor, group, KernelBuilder(kernel_name(group))
         (windows, self.dtype), (self.shape, _) = (static_spec(fact(entry)) for entry in self.node.inputs[:2])
         self.lanes, self.tap = target.lanes(self.dtype), COSTS.tap / target.facts.nanoseconds_per_operation
         images = self.shape[0] * self.shape[1]
@@ -64,7 +62,7 @@ class _Gradient:
         self.given = self.b.arg("given", self.dtype, self.windows)
         self.places: list[Any] = [self.node.inputs[0], *self.arguments()]
         self.epilogue = Epilogue(self.b, group, fact)
-        self.out = self.b.arg("out", self.dtype, self.whole)
+        self.out = self.epilogue.result(self.whole)
 
     def arguments(self) -> list[Any]:
         """The places of more buffers, which are added here: what windows chose from, and what they chose."""
@@ -95,7 +93,7 @@ class _Gradient:
             self.scatter()
             if len(self.group.nodes) > 1:
                 self.finish([b.let("n", self.image // self.shape[1]), b.let("c", self.image % self.shape[1])])
-        places = (*self.places, *self.epilogue.arguments, self.group.outputs[0])
+        places = (*self.places, *self.epilogue.arguments)
         return LoweredKernel(lower_vectors(b.finish()), places, self.work())
 
     def pool(self) -> Pool:
@@ -203,8 +201,7 @@ class _LargestGradient(_Gradient):
         windows = lanes_from(first, lanes)
         here = b.let("here", windows < self.windows[2])
         top = b.let("top", masked_load(self.tops, (self.image, row, windows), here))
-        found = b.alloc("found", INT64, (), scope="register", lanes=lanes)
-        b.store(found, (), as_expr(NOWHERE))
+        found = b.registers("found", INT64, start=NOWHERE, lanes=lanes)
         with b.loop("kh", down.size) as kh:
             line = b.let("line", down.source(row, down.size - 1 - kh))
             with b.when((line >= 0) & (line < height)), b.loop("kw", across.size) as kw:
@@ -289,8 +286,7 @@ class _LargestOfBlocks(_OfBlocks):
     def window(self, row: Expr, column: Expr, lane: Expr) -> None:
         b = self.b
         at = (self.image, row, column, lane)
-        left = b.alloc("left", self.dtype, (), scope="register")
-        b.store(left, (), 1)
+        left = b.registers("left", self.dtype, start=1)
         given, top = b.let("given", self.given[at]), b.let("top", self.tops[at])
         with self.taps(row, column) as (line, place):
             value = b.let("value", self.x[self.image, line, place, lane])

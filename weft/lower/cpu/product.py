@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
 from ...base.dtype import FLOAT32, FLOAT64, DType, dtype_name
-from ...base.shape import is_static
 from ...base.stages import decided
 from ...core.fused import FusedGroup
-from ...core.ir import Fact, Node, NodeEntry
+from ...core.ir import Node
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr, call, cast, const, minimum, select, widen
 from ...te.extents import fewest, is_open, is_same, lesser
@@ -27,7 +26,7 @@ from ...te.loops import Buffer
 from ...te.transform import lower_vectors
 from ...te.visit import masked_load
 from ..epilogue import Epilogue, static_spec
-from ..group import LoweredKernel, Strides, kernel_name
+from ..group import Facts, LoweredKernel, Strides, kernel_name
 from ..long_sums import LONG_PRODUCT
 from .matrices.pack import Columns, pack_panel, pack_rows
 from .product_turns import BLOCK, even_part, far_packing, turn_of
@@ -108,31 +107,38 @@ class ProductPlan(NamedTuple):
         return -(-self.columns // self.lanes) * self.depth * self.lanes
 
 
-def product_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
+def product_kernels(group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel]:
     """The kernel of a group whose master is a _packed_matmul, or the generic ones for rows of other dtypes
     than float32, and for nothing at all. Weights may be floats of 16 bits."""
-    node = group.master
-    assert node is not None
-    data, weight = (fact(entry) for entry in node.inputs)
-    made = fact(group.outputs[0])
-    assert is_static(data.shape)
-    assert is_static(weight.shape)
-    assert is_static(made.shape)
-    lanes = weight.shape[2]
-    suits = data.dtype == made.dtype == FLOAT32 and lanes == target.lanes(FLOAT32)
-    if not suits or len(group.outputs) > 1 or not prod(data.shape):
+    node = group.anchor
+    specs = [static_spec(fact(entry)) for entry in (*node.inputs, group.outputs[0])]
+    (data, own), (weight, kept), (_, dtype) = specs
+    lanes = weight[2]
+    suits = own == dtype == FLOAT32 and lanes == target.lanes(FLOAT32)
+    if not suits or len(group.outputs) > 1 or not prod(data):
         return lower_group(group, fact, target)
-    plan = plan_product(prod(data.shape[:-1]), data.shape[-1], node.params.units, lanes, target)
+    plan = plan_product(prod(data[:-1]), data[-1], node.params.units, lanes, target)
+    return [panel_kernel(plan, kept, group, fact, target)]
+
+
+def panel_kernel(
+    plan: ProductPlan,
+    weights: DType,
+    group: FusedGroup,
+    fact: Facts,
+    target: CpuTarget,
+    multiply: Multiply = multiply_floats,
+) -> LoweredKernel:
+    """The kernel of rows times packed panels, whose weights are of a dtype, and of what follows."""
     b = KernelBuilder(kernel_name(group))
-    assert weight.dtype is not None
-    factors = b.arg("data", FLOAT32, (plan.rows * plan.depth,)), b.arg("weight", weight.dtype, (plan.weights,))
+    factors = b.arg("data", FLOAT32, (plan.rows * plan.depth,)), b.arg("weight", weights, (plan.weights,))
     epilogue = Epilogue(b, group, fact, join=True)
-    buffers = *factors, b.arg("out", FLOAT32, (plan.rows * plan.columns,))
-    write_panel_product(b, plan, buffers, finish_of(b, epilogue, made.shape))
+    made, buffers = static_spec(fact(group.outputs[0]))[0], (*factors, epilogue.result((plan.rows * plan.columns,)))
+    write_panel_product(b, plan, buffers, finish_of(b, epilogue, made), multiply=multiply)
     work = plan.rows * plan.depth * plan.columns
     if not is_open(work):
-        work = max(work, work_of_reading(plan.weights * weight.dtype.itemsize, target))
-    return [lowered_product(b, group, epilogue, work)]
+        work = max(work, work_of_reading(plan.weights * weights.itemsize, target))
+    return lowered_product(b, group, epilogue, work)
 
 
 def work_of_reading(size: int, target: CpuTarget) -> int:
@@ -142,7 +148,7 @@ def work_of_reading(size: int, target: CpuTarget) -> int:
     return round(nanoseconds / core.nanoseconds_per_operation)
 
 
-def product_unit(node: Node, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> str:
+def product_unit(node: Node, fact: Facts, target: CpuTarget) -> str:
     """The instructions, and what weights are kept in where that is less than float32."""
     dtype = fact(node.inputs[1]).dtype
     assert dtype is not None
@@ -150,8 +156,7 @@ def product_unit(node: Node, fact: Callable[[NodeEntry], Fact], target: CpuTarge
 
 
 def lowered_product(b: KernelBuilder, group: FusedGroup, epilogue: Epilogue, work: Any) -> LoweredKernel:
-    assert group.master is not None
-    arguments = (*group.master.inputs, *epilogue.arguments, group.outputs[0])
+    arguments = (*group.anchor.inputs, *epilogue.arguments)
     return LoweredKernel(lower_vectors(b.finish()), arguments, work)
 
 
@@ -167,7 +172,7 @@ def finish_of(b: KernelBuilder, epilogue: Epilogue, shape: Sequence[Any]) -> Fin
 
 
 def batched_kernels(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget, strides: Strides | None = None
+    group: FusedGroup, fact: Facts, target: CpuTarget, strides: Strides | None = None
 ) -> list[LoweredKernel]:
     """The kernel of a batch_matmul, or a matmul of two matrices, whose number of columns is an argument, so that no
     vectors of its result are known, or one that packs what it reads. Others are as good by the generic ones."""
@@ -186,13 +191,17 @@ def batched_kernels(
         return lower_group(group, fact, target, strides)
     b, leading = KernelBuilder(kernel_name(group)), made[:-2]
 
-    def matrix(name: str, shape: Sequence[Any], is_turned: bool) -> Matrix:
+    def matrix(buffer: Buffer, shape: Sequence[Any], is_turned: bool) -> Matrix:
         start = lambda number: _leading_place(b, number, leading, shape[:-2]) * (shape[-2] * shape[-1])
-        return Matrix(b.arg(name, dtype, (prod(shape),)), start, *((1, shape[-1]) if is_turned else (shape[-1], 1)))
+        return Matrix(buffer, start, *((1, shape[-1]) if is_turned else (shape[-1], 1)))
 
-    factors = matrix("data", data, turned), matrix("weight", weight, swapped)
+    factors = [b.arg(name, dtype, (prod(shape),)) for name, shape in (("data", data), ("weight", weight))]
     epilogue = Epilogue(b, group, fact, join=True)
-    matrices = *factors, matrix("out", made, False)
+    matrices = (
+        matrix(factors[0], data, turned),
+        matrix(factors[1], weight, swapped),
+        matrix(epilogue.result((prod(made),)), made, False),
+    )
     packing = Packing(panel_elements(dtype, target), target.facts.line_bytes // dtype.itemsize, turned)
     plan = _packing_plan(prod(leading), (made[-2], depth, made[-1]), size, packing, target)
     Product(b, plan, matrices, finish_of(b, epilogue, made), prod(leading), packing=packing).write()

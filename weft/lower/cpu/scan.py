@@ -18,7 +18,6 @@ from ...base.cpu_target import CpuTarget
 from ...base.dtype import FLOAT32, FLOAT64, DType, is_float, is_integer
 from ...base.shape import normalize_axis
 from ...core.fused import FusedGroup
-from ...core.ir import Fact, NodeEntry
 from ...core.op import Op
 from ...ops.reduce.reductions import reduced_axes
 from ...te.build import KernelBuilder
@@ -28,7 +27,7 @@ from ...te.schedule import bind_shared
 from ...te.transform import lower_vectors
 from ...te.visit import masked_load
 from ..epilogue import static_spec
-from ..group import LoweredKernel, Temporary, kernel_name
+from ..group import Facts, LoweredKernel, Temporary, kernel_name
 from ..loop_bodies import loop_body_kernels
 from .nests.hoist import vector_loop
 from .stage import lower_group
@@ -239,7 +238,7 @@ def walk_of(name: str, params: Any, shape: Sequence[Any]) -> Walk | None:
     return Walk(prod(shape[: axes[0]]), prod(shape[axes[0] : axes[-1] + 1]), prod(shape[axes[-1] + 1 :]))
 
 
-def scan_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
+def scan_kernels(group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel]:
     """The kernels of a scan, by the operator's own body where its elements or axes are others."""
     (node,) = group.nodes
     specs = [static_spec(fact(entry)) for entry in node.inputs]

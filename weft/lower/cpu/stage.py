@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 from ...base.cpu_target import CpuTarget
 from ...base.dtype import FLOAT32, is_float
 from ...core.fused import FusedGroup
-from ...core.ir import Fact, NodeEntry
 from ...te.extents import NumberNeeded, Trace, is_open
 from ...te.loops import Kernel, Seq
 from ...te.schedule import loop_nest
 from ...te.tensor import Tensor
 from ..axes import extents_of, peeled, reductions
 from ..chunks import is_product, reads_once
-from ..group import LoweredKernel, Strides, lower_stages, stage_buffers
+from ..group import Facts, LoweredKernel, Strides, lower_stages, stage_buffers
 from .nests.open_stages import nest_kernel
 from .pointwise import pointwise_kernel
 from .reduction import has_vectors, reduction_kernel
@@ -25,7 +24,7 @@ SHORT = 32  # terms of a sum of half floats that is not worth tiles in registers
 
 
 def lower_group(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget, strides: Strides | None = None
+    group: FusedGroup, fact: Facts, target: CpuTarget, strides: Strides | None = None
 ) -> list[LoweredKernel]:
     """The kernels of a group by the generic schedules."""
     return lower_stages(group, fact, target, stage_kernel, strides)

@@ -12,6 +12,7 @@ from ...te.build import KernelBuilder
 from ...te.expr import Expr, ExprLike, Ramp, as_expr, maximum, minimum, select
 from ...te.extents import greater, is_open
 from ...te.visit import same
+from .nest import coordinates
 
 Sizes = Sequence[tuple[int, Any]]  # (size of a tile, how many)
 
@@ -80,12 +81,9 @@ def place_of(number: Expr, sizes: Sizes, done: Any = 0, units: Any = 0) -> tuple
 
 def leading_index(b: KernelBuilder, row: Expr, extents: Sequence[Any]) -> list[Expr]:
     """The index of a row along all axes but the last."""
-    found: list[Expr] = []
     if any(map(is_open, extents)):
-        for extent in reversed(extents[1:]):
-            found.append(b.let("at", row % extent))
-            row = b.let("row", row // extent)
-        return [row, *found[::-1]]
+        return coordinates(b, row, extents)
+    found: list[Expr] = []
     left = prod(extents)
     for extent in reversed(extents):
         found.append(b.let("at", row % extent) if extent < left else row)

@@ -13,14 +13,14 @@ from ...base.cpu_facts import CpuFacts
 from ...base.cpu_target import CpuTarget
 from ...base.shape import numel
 from ...core.fused import FusedGroup
-from ...core.ir import Fact, Node, NodeEntry
+from ...core.ir import Node, NodeEntry
 from ...ops.nn.winograd import input_transform, output_transform
 from ...te.build import KernelBuilder
 from ...te.expr import Expr, as_expr
 from ...te.extents import is_open
 from ...te.loops import Buffer, Kernel
 from ..epilogue import Epilogue, static_spec
-from ..group import LoweredKernel, Strides, Temporary, kernel_name
+from ..group import Facts, LoweredKernel, Strides, Temporary, kernel_name
 from ..long_sums import finished
 from .product import Matrix, Product, plan_product, write_panel_product
 from .stage import stage_kernel
@@ -104,27 +104,22 @@ class _Tiling(NamedTuple):
 
 
 def winograd_kernels(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget, strides: Strides | None = None
+    group: FusedGroup, fact: Facts, target: CpuTarget, strides: Strides | None = None
 ) -> list[LoweredKernel]:
     """The kernels of a group whose master is a _winograd_conv2d."""
     steps = strides or {}
-    node = group.master
-    assert node is not None
-    shape, dtype = fact(node.inputs[0]).shape, fact(node.inputs[0]).dtype
-    out = fact(NodeEntry(node)).shape
-    assert shape is not None
-    assert out is not None
-    assert dtype is not None
+    node = group.anchor
+    (shape, dtype), (out, _) = (static_spec(fact(entry)) for entry in (node.inputs[0], NodeEntry(node)))
     n, inputs, _, _, lanes = shape
-    plan = _Tiling(node.params.tile, n, inputs, out[1], lanes, out[2], out[3])  # type: ignore[arg-type]
+    plan = _Tiling(node.params.tile, n, inputs, out[1], lanes, out[2], out[3])
     name = kernel_name(group)
     padded = Temporary(0, plan.padded, dtype)
-    v = Temporary(1, plan.spread(inputs), dtype)  # type: ignore[arg-type]
+    v = Temporary(1, plan.spread(inputs), dtype)
     product = Temporary(2, plan.spread(plan.outputs), dtype)
     made: list[LoweredKernel] = []
     source: Hashable = node.inputs[0]
     if plan.padded != shape:
-        made.append(_pad(name, node, fact(node.inputs[0]), padded, target, steps))
+        made.append(_pad(name, node, shape, padded, target, steps))
         source = padded
     block = _block_of(plan, target)
     if block is not None:
@@ -136,11 +131,11 @@ def winograd_kernels(
     return made
 
 
-def _pad(name: str, node: Node, fact: Fact, padded: Temporary, target: CpuTarget, strides: Strides) -> LoweredKernel:
+def _pad(
+    name: str, node: Node, shape: Sequence[int], padded: Temporary, target: CpuTarget, strides: Strides
+) -> LoweredKernel:
     top, left = node.params.padding[:2]
-    assert fact.shape is not None
-    assert fact.dtype is not None
-    x = te.placeholder(fact.shape, fact.dtype, "x")  # type: ignore[arg-type]
+    x = te.placeholder(shape, padded.dtype, "x")
     height, width = x.shape[2:4]
 
     def element(n: Any, c: Any, h: Any, w: Any, lane: Any) -> Any:
@@ -224,7 +219,7 @@ def _row_products(
 
 
 def _output_transform(
-    name: str, plan: _Tiling, group: FusedGroup, fact: Callable[[NodeEntry], Fact], product: Temporary, strides: Strides
+    name: str, plan: _Tiling, group: FusedGroup, fact: Facts, product: Temporary, strides: Strides
 ) -> LoweredKernel:
     """A^T (product) A of every tile, and what follows."""
     b = KernelBuilder(name)
@@ -248,17 +243,13 @@ def _output_transform(
 class _Results:
     """Where results go, and what is done with them before."""
 
-    def __init__(
-        self, b: KernelBuilder, plan: _Tiling, group: FusedGroup, fact: Callable[[NodeEntry], Fact], strides: Strides
-    ) -> None:
-        assert group.master is not None
+    def __init__(self, b: KernelBuilder, plan: _Tiling, group: FusedGroup, fact: Facts, strides: Strides) -> None:
         self.b, self.plan = b, plan
-        entries, result = group.master.inputs[2:], group.outputs[0]
+        entries = group.anchor.inputs[2:]
         self.bias = [b.arg("bias", "float32", static_spec(fact(e))[0], strides=strides.get(e)) for e in entries]
         self.epilogue = Epilogue(b, group, fact, strides)
-        shape, dtype = static_spec(fact(result))
-        self.out = b.arg("out", dtype, shape, strides=strides.get(result))
-        self.arguments = (*entries, *self.epilogue.arguments, result)
+        self.out = self.epilogue.result()
+        self.arguments = (*entries, *self.epilogue.arguments)
 
     def store(self, points: Sequence[Expr], at: Sequence[Expr], height: int, width: int) -> None:
         """A^T (points) A, of which so many rows and columns are in the picture."""
@@ -313,7 +304,7 @@ def _in_blocks(
     plan: _Tiling,
     block_of_tiles: tuple[int, int],
     group: FusedGroup,
-    fact: Callable[[NodeEntry], Fact],
+    fact: Facts,
     source: Hashable,
     strides: Strides,
     target: CpuTarget,
@@ -322,8 +313,7 @@ def _in_blocks(
     b, lanes, (down, across) = KernelBuilder(name), plan.lanes, block_of_tiles
     points, tiles = plan.t**2, down * across
     depth, columns = plan.inputs * lanes, plan.outputs * lanes
-    assert group.master is not None
-    weight = group.master.inputs[1]
+    weight = group.anchor.inputs[1]
     rows = plan_product(tiles, depth, columns, lanes, target)
     x = b.arg("x", "float32", plan.padded, strides=strides.get(source))
     u = b.arg("u", "float32", (points * rows.weights,))

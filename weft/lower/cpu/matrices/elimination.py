@@ -55,10 +55,7 @@ def panel_kernel(dtype: DType, pivot: bool, target: CpuTarget) -> Kernel:
 
 def _best(b: KernelBuilder, a: Buffer, first: Expr, step: Expr, count: Expr) -> Expr:
     """How many rows after the first the largest element of a column is."""
-    best = b.alloc("best", INT64, (), scope="register")
-    most = b.alloc("most", a.dtype, (), scope="register")
-    b.store(best, (), 0)
-    b.store(most, (), te.abs(a[first]))
+    best, most = b.registers("best", INT64), b.registers("most", a.dtype, start=te.abs(a[first]))
     with b.loop("i", count) as i:
         size = b.let("size", te.abs(a[first + (i + 1) * step]))
         larger = b.let("larger", size > most[()])

@@ -140,9 +140,7 @@ class DotProduct(Product):
         left = b.let("left", self.plan.rows - row)
         places = [row + clamped(i, left) for i in range(number)]
         rows = opaque(b, [self.a_start + place * self.a.row_step for place in places])
-        sums = b.alloc("sums", self.dtype, (number * ACROSS,), scope="register", lanes=lanes)
-        for place in range(number * ACROSS):
-            b.store(sums, place, const(0, self.dtype))
+        sums = b.registers("sums", self.dtype, (number * ACROSS,), lanes=lanes)
         whole = b.let("whole", depth // lanes)
         with b.loop("k", whole) as k:
             self._step(sums, rows, columns, k * lanes, None)

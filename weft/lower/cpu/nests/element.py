@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
+from math import prod
 from typing import Any, NamedTuple
 
 from .... import te
@@ -20,6 +22,8 @@ from ....te.tensor import Tensor
 from ....te.visit import loads, parts, postorder, rewrite
 from ...axes import Axis, Nest
 from ...group import reached_tensors
+from ..nest import BLOCK_ELEMENTS
+from ..squares import BLOCK
 from .open_stages import walked_kernel
 
 # Shapes for which an operator is asked what it does to an element, which must not depend on them.
@@ -137,6 +141,16 @@ def element_kernel(element: Element, walk: Walk, target: CpuTarget) -> Kernel:
     nest = Nest(axes, bind_shared([Store(out, index, rewrite(element.value, read))]))
     kernel = walked_kernel("pointwise", [*buffers.values(), out], nest, target, trace)
     return replace(kernel, scalars=tuple(trace.arguments))
+
+
+def numbers_of(walk: Walk, extents: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], int]:
+    """The scalars of such a kernel and its turns, by the strides of each operand and of the result along all axes."""
+    own = [each[:-1] if step is not None else (*each[:-2], each[-1]) for each, step in zip(strides, (*walk.steps, 1))]
+    if None in walk.steps:
+        turns = prod(extents[:-2]) * -(-extents[-2] // BLOCK)
+    else:
+        turns = prod(extents[:-1]) if len(extents) > 1 else -(-extents[0] // BLOCK_ELEMENTS)
+    return (*extents, *chain(*own)), turns
 
 
 def copy_kernel(dtype: DType, walk: Walk, target: CpuTarget) -> Kernel:

@@ -76,14 +76,13 @@ def nonzero_kernel(rank: int, target: CpuTarget) -> Kernel:
     extents = [b.scalar(f"n{axis}") for axis in range(rank)]
     mask, out = b.arg("mask", BOOL, (UNBOUNDED,)), b.arg("out", INT64, (UNBOUNDED,))
     with b.parallel("p", 1):
-        at = b.alloc("at", INT64, (1,), scope="register")
-        b.store(at, 0, 0)
+        at = b.registers("at", INT64)
         with b.loop("row", (limit + extents[-1] - 1) // extents[-1]) as row:
             index: list[Any] = coordinates(b, row, extents[:-1])
             start = b.let("start", row * extents[-1])
             with b.loop("i", binary("min", extents[-1], limit - start)) as i:
-                to = b.let("to", at[0] * step)
+                to = b.let("to", at[()] * step)
                 for d, place in enumerate([*index, i]):
                     b.store(out, to + d * plane, place)
-                b.store(at, 0, at[0] + cast(mask[start + i], INT64))
+                b.store(at, (), at[()] + cast(mask[start + i], INT64))
     return lower_vectors(b.finish())

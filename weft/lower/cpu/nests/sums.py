@@ -4,8 +4,9 @@ long sums of others are in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ....base.dtype import FLOAT32, FLOAT64, INT32
@@ -98,10 +99,11 @@ def _shared(node: Alloc, var: Var, lanes: int, totals: Totals | None) -> Stmt:
         totals |= {own} if acc in totals else set()
         by_lane = cascaded(by_lane, totals)
     share = sequence([Store(own, (), start.value), by_lane, Store(shares, (lane,), own[()])])
+    few = [shares[each] for each in range(min(lanes, SCALARS))]
     parts: list[Stmt] = [
         For(lane, as_expr(lanes), Alloc(own, share), "vector"),
         *_halved(shares, lanes, op),
-        Store(acc, (), _combined(op, [acc[()], *(shares[each] for each in range(min(lanes, SCALARS)))])),
+        Store(acc, (), in_pairs(partial(Binary, op), [acc[()], *few])),
     ]
     return Alloc(acc, Alloc(shares, sequence([*steps[:place], *parts, *steps[place + 1 :]])))
 
@@ -147,9 +149,10 @@ def _halved(shares: Buffer, lanes: int, op: str) -> Iterator[Stmt]:
         )
 
 
-def _combined(op: str, items: list[Expr]) -> Expr:
+def in_pairs(combine: Callable[[Expr, Expr], Expr], items: Sequence[Expr]) -> Expr:
+    """All items combined, neighbours first."""
     while len(items) > 1:
-        pairs: list[Expr] = [Binary(op, a, b) for a, b in zip(items[::2], items[1::2])]
+        pairs = [combine(a, b) for a, b in zip(items[::2], items[1::2])]
         items = [*pairs, *items[len(pairs) * 2 :]]
     return items[0]
 
@@ -182,7 +185,8 @@ def _abreast(loop: For, totals: Totals) -> Stmt:
     if isinstance(value, Cast) and update.op == "add" and (store.buffer in totals or _is_small(value.a)):
         value = value.a
     each = [substitute(value, {loop.var: turn * most + n}) for n in range(most)]
-    joined = Store(store.buffer, (), Binary(update.op, update.a, cast(_combined(update.op, each), total)))
+    own = cast(in_pairs(partial(Binary, update.op), each), total)
+    joined = Store(store.buffer, (), Binary(update.op, update.a, own))
     after = substitute(store, {loop.var: count * most + rest})
     return Seq((For(turn, count, joined), For(rest, loop.extent % most, after)))
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import FLOAT32, FLOAT64, DType, is_float
 from ....core.fused import FusedGroup
-from ....core.ir import Fact, NodeEntry
 from ....te.build import KernelBuilder
 from ....te.expr import Binary, Call, Const, Expr, Load, Var, as_expr, cast, const, minimum
 from ....te.extents import Trace, is_open
@@ -27,13 +27,14 @@ from ....te.tensor import Tensor
 from ....te.visit import Interner, free_of, loads, postorder, rewrite, substitute
 from ...axes import Axis
 from ...chunks import in_chunks
-from ...group import LoweredKernel, Temporary, joined_tensors, kernel_name, tensors_of
+from ...group import Facts, LoweredKernel, Temporary, joined_tensors, kernel_name, tensors_of
 from ...long_sums import finished
 from ...rows import Columns, RowResult, Rows, RowStage, find_rows, has_columns
 from ...stages import stages
 from ..nest import lane_loop
 from ..nests.hoist import vector_loop
 from ..nests.open_stages import nest_kernel
+from ..nests.sums import in_pairs
 from ..stage import lower_group
 
 SAVED = 1 / 16  # of the second cache, for exponentials that are needed again
@@ -47,7 +48,7 @@ ELEMENT_WORK, CALL_WORK = 8, 16  # of a walk over an element, and of a function
 Index = Mapping[Var, Expr]
 
 
-def row_kernels(group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> list[LoweredKernel]:
+def row_kernels(group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel]:
     """The kernels of a group that computes rows, or the generic ones where it does not."""
     tensors = joined_tensors(group, tensors_of(group, fact))
     inputs, outputs = ([tensors[entry] for entry in side] for side in (group.inputs, group.outputs))
@@ -107,9 +108,7 @@ def _totals_kernel(name: str, columns: Columns, target: CpuTarget) -> Kernel:
     with b.parallel("p", (width + (lanes - 1)) // lanes) as p, b.vector("lane", lanes) as lane:
         j = p * lanes + lane
         with b.when(j < width):
-            sums = [b.alloc("sum", FLOAT64, (), scope="register") for _ in parts]
-            for total in sums:
-                b.store(total, (), 0)
+            sums = [b.registers("sum", FLOAT64) for _ in parts]
             with b.loop("part", columns.parts) as number:
                 for part, total in zip(parts, sums):
                     b.store(total, (), total[()] + cast(part[number * width + j], FLOAT64))
@@ -328,9 +327,8 @@ class _RowKernel:
         return FLOAT64 if own == FLOAT32 and stage.combiner == "sum" and self.is_open else own
 
     def _accumulator(self, stage: RowStage, dtype: DType | None = None) -> Buffer:
-        acc = self.b.alloc("acc", _accumulated(stage) if dtype is None else dtype, (), scope="register")
-        self.b.store(acc, (), identity(stage.combiner, acc.dtype))
-        return acc
+        own = _accumulated(stage) if dtype is None else dtype
+        return self.b.registers("acc", own, start=identity(stage.combiner, own))
 
     def _over(
         self,
@@ -474,8 +472,4 @@ def _accumulated(stage: RowStage) -> DType:
 
 
 def _tree(stage: RowStage, items: Sequence[Expr]) -> Expr:
-    """All items combined, neighbours first."""
-    while len(items) > 1:
-        pairs = [combine(stage.combiner, a, b) for a, b in zip(items[::2], items[1::2])]
-        items = [*pairs, *items[len(pairs) * 2 :]]
-    return items[0]
+    return in_pairs(partial(combine, stage.combiner), items)

@@ -6,7 +6,7 @@ the row and of the columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -23,8 +23,8 @@ from ....te.expr import Expr, cast, const
 from ....te.intrinsics import dot_bytes
 from ....te.loops import Buffer, Kernel
 from ....te.transform import lower_vectors
-from ...epilogue import Epilogue
-from ...group import LoweredKernel, kernel_name
+from ...epilogue import Epilogue, static_spec
+from ...group import Facts, LoweredKernel, kernel_name
 from ..layouts import as_written
 from ..stage import lower_group
 from ..tile import balanced, registers
@@ -54,32 +54,21 @@ def level_rule(params: Any, inputs: Symbol, facts: Sequence[Fact], target: CpuTa
     return made
 
 
-def level_product_kernels(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget
-) -> list[LoweredKernel]:
+def level_product_kernels(group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel]:
     """The kernel of a group whose master is a _level_matmul; the generic ones for other vectors than panels are made
     for, and for nothing at all."""
-    node = group.master
-    assert node is not None
-    panels, made = fact(node.inputs[3]).shape, fact(NodeEntry(node)).shape
-    assert is_static(panels)
-    assert is_static(made)
+    node = group.anchor
+    (panels, _), (made, _) = (static_spec(fact(entry)) for entry in (node.inputs[3], NodeEntry(node)))
     if panels[2] != VECTORS * target.lanes(FLOAT32) or len(group.outputs) > 1 or not prod(made) or not prod(panels):
         return lower_group(group, fact, target)
     return [_LevelProduct(group, fact, target).lowered()]
 
 
 class _LevelProduct:
-    def __init__(self, group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> None:
-        node = group.master
-        assert node is not None
-        shapes = [fact(entry).shape for entry in node.inputs]
-        levels, _, _, panels, scales = shapes
-        made = fact(NodeEntry(node)).shape
-        assert is_static(levels)
-        assert is_static(panels)
-        assert is_static(made)
-        assert is_static(scales)
+    def __init__(self, group: FusedGroup, fact: Facts, target: CpuTarget) -> None:
+        node = group.anchor
+        specs = [static_spec(fact(entry)) for entry in (*node.inputs, NodeEntry(node))]
+        (levels, _), _, _, (panels, _), (scales, scale_dtype), (made, _) = specs
         self.params: Any = node.params
         self.leading, self.units = made[:-1], made[-1]
         self.rows, self.quads, self.groups = prod(self.leading), levels[-1] // QUAD, scales[1]
@@ -87,18 +76,13 @@ class _LevelProduct:
         self.sums_held = (registers(target) - OTHERS) // 3  # with two of integers each
         self.b = b = KernelBuilder(kernel_name(group))
         each = (self.rows * self.groups,)
-        scale_dtype = fact(node.inputs[4]).dtype
-        assert scale_dtype is not None
         self.levels = b.arg("levels", INT32, (self.rows * 2 * self.quads,), alignment=1)
         self.factors, self.sums = b.arg("factors", FLOAT32, each), b.arg("sums", INT32, each)
         self.panels = b.arg("panels", INT32, (prod(panels) // QUAD,))
         self.scales = b.arg("scales", scale_dtype, (prod(scales),))
         self.epilogue = Epilogue(b, group, fact)
-        (result,) = group.outputs
-        dtype = fact(result).dtype
-        assert dtype is not None
-        self.out = b.arg("out", dtype, (self.rows * self.units,))
-        self.arguments = (*node.inputs, *self.epilogue.arguments, result)
+        self.out = self.epilogue.result((self.rows * self.units,))
+        self.arguments = (*node.inputs, *self.epilogue.arguments)
         computed = self.rows * levels[-1] * self.units // ROUGHLY
         self.work = max(computed, streamed_work(prod(panels), target))
 
@@ -123,9 +107,7 @@ class _LevelProduct:
         places = [leading_index(b, row + i, self.leading) for i in range(rows)]
         column = b.let("column", first * self.lanes)
         with b.vector("lane", self.lanes) as lane:
-            acc = b.alloc("acc", FLOAT32, (count,), scope="register")
-            for place in range(count):
-                b.store(acc, place, const(0, FLOAT32))
+            acc = b.registers("acc", FLOAT32, (count,))
             with b.loop("group", self.groups) as group:
                 self._group(panel, group, column, vectors, row, rows, lane, acc)
             for v in range(vectors):
@@ -140,10 +122,7 @@ class _LevelProduct:
         self, panel: Expr, group: Expr, column: Expr, vectors: int, row: Expr, rows: int, lane: Expr, acc: Buffer
     ) -> None:
         b, bits, count = self.b, self.params.bits, rows * vectors
-        high, low = (b.alloc(name, INT32, (count,), scope="register") for name in ("high", "low"))
-        for place in range(count):
-            b.store(high, place, const(0, INT32))
-            b.store(low, place, const(0, INT32))
+        high, low = (b.registers(name, INT32, (count,)) for name in ("high", "low"))
         steps = self.params.group * bits // (8 * QUAD)
         at = b.let("at", (panel * self.steps + group * steps) * self.panel + column)
         fours = b.let("fours", row * (2 * self.quads) + group * (self.params.group // QUAD))

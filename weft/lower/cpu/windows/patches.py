@@ -110,8 +110,7 @@ class Patches:
         b, lanes = self.b, self.lanes
         at_once = b.let("at_once", whole | (self.images.across > 1))
         end = b.let("end", binary("min", first + lanes, self.count))
-        begun = b.alloc("begun", "int64", (), scope="register")
-        b.store(begun, (), first)
+        begun = b.registers("begun", "int64", start=first)
         with b.repeat_while(begun[()] < end):
             start = b.let("start", begun[()])
             left = self.part.columns - cast(self.x[start], "int64")

@@ -198,9 +198,7 @@ class _Results:
     def _sums(self, y: Expr, column: Expr) -> Buffer:
         planes = self.planes
         b, lanes = planes.b, planes.lanes
-        sums = b.alloc("sums", planes.dtype, (ROWS,), scope="register", lanes=lanes)
-        for i in range(ROWS):
-            b.store(sums, i, const(0, planes.dtype))
+        sums = b.registers("sums", planes.dtype, (ROWS,), lanes=lanes)
         step = b.let("step", planes.images.down * planes.copies.pitch)
         rows = [b.let("row", binary("min", y + i, planes.rows - 1) * step + column) for i in range(ROWS)]
         with b.loop("tap", planes.part.taps) as tap:
@@ -250,8 +248,7 @@ def plane_filters_kernel(name: str, job: WindowSum, copies: Copies, target: CpuT
                 planes.copy(b.let("plane", source + image * planes.images.image))
                 _add_windows(planes, sums, b.let("windows", made + image * planes.results.image))
             with b.loop("tap", taps) as tap:
-                total = b.alloc("total", dtype, (), scope="register")
-                b.store(total, (), const(0, dtype))
+                total = b.registers("total", dtype)
                 with b.loop("lane", lanes) as lane:
                     b.store(total, (), total[()] + sums[tap * lanes + lane])
                 with b.when(call("isnan", total[()] * 0.0)):

@@ -208,8 +208,7 @@ class Windows:
         inside &= (x + part.lowest_dx >= 0) & (x + part.highest_dx < images.width)
         made = b.let("made", out[0, at])
         with b.when(~inside & call("isnan", made * 0.0)):
-            total = b.alloc("total", out.dtype, (), scope="register")
-            b.store(total, (), bias)
+            total = b.registers("total", out.dtype, start=bias)
             with b.loop("p", part.y.taps) as p, b.loop("q", part.x.taps) as q:
                 row, column = (b.let("at", o + r.at + n * r.distance) for o, r, n in ((y, part.y, p), (x, part.x, q)))
                 there = (row >= 0) & (row < images.height) & (column >= 0) & (column < images.width)
@@ -246,8 +245,7 @@ class NonFinite:
 
     def __init__(self, b: KernelBuilder, dtype: DType, lanes: int) -> None:
         self.b, self.lanes = b, lanes
-        self.seen = b.alloc("seen", dtype, (), scope="register", lanes=lanes)
-        b.store(self.seen, (), const(0, dtype))
+        self.seen = b.registers("seen", dtype, lanes=lanes)
 
     def see(self, value: Expr, mask: Expr | None = None) -> None:
         nothing = value * 0.0  # of what is finite
@@ -259,8 +257,7 @@ class NonFinite:
         b, dtype = self.b, self.seen.dtype
         lanes = b.alloc("lanes", dtype, (self.lanes,))
         b.store(lanes, lanes_from(0, self.lanes), self.seen[()])
-        total = b.alloc("total", dtype, (), scope="register")
-        b.store(total, (), const(0, dtype))
+        total = b.registers("total", dtype)
         with b.loop("lane", self.lanes) as lane:
             b.store(total, (), total[()] + lanes[lane])
         return b.let("some", call("isnan", total[()]))

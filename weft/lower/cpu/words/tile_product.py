@@ -7,17 +7,17 @@ they are: 16 words of every column of one panel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import BFLOAT16
 from ....base.shape import is_static
-from ....core.ir import Fact, Node, NodeEntry
+from ....core.ir import Node, NodeEntry
 from ....ops.nn.words import word_windows
 from ....te.expr import Expr, as_expr, minimum
 from ....te.loops import TILE_ROWS, TILE_WORDS, TILES, Buffer, Kernel
+from ...group import Facts
 from ..product import PIECES
 from ..tile_walk import counted, leading_index
 from .word_product import WordProduct
@@ -28,7 +28,7 @@ PALETTE = (2, 2)  # tiles of rows and of panels at once: four of sums, and two o
 ONE_TALL = (1, 4)  # where one tile has all rows
 
 
-def tile_feature(node: Node, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> str | None:
+def tile_feature(node: Node, fact: Facts, target: CpuTarget) -> str | None:
     """The feature by which tiles multiply the words of a product; None where they cannot, or not as well."""
     data, panels = fact(node.inputs[0]), fact(node.inputs[1])
     feature = "amx-bf16" if data.dtype == BFLOAT16 else "amx-int8"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import INT32
-from ....base.shape import is_static
 from ....core.fused import FusedGroup
-from ....core.ir import Fact, Node, NodeEntry
-from ...group import LoweredKernel
+from ....core.ir import Node, NodeEntry
+from ...epilogue import static_spec
+from ...group import Facts, LoweredKernel
 from ..stage import lower_group
 from .pair_product import pair_product_kernels
 from .tile_product import TileProduct, tile_feature
@@ -20,27 +19,21 @@ BYTE_FEATURES = ("avx512vnni", "avxvnni", "i8mm")
 PAIR_FEATURES = ("avx512bf16", "bf16")
 
 
-def word_product_kernels(
-    group: FusedGroup, fact: Callable[[NodeEntry], Fact], target: CpuTarget
-) -> list[LoweredKernel]:
+def word_product_kernels(group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel]:
     """The kernel of a group whose master is a product of words; the generic ones for other vectors than panels are made
     for, and for nothing at all. Rows of pairs are those of a product of floats, but for tiles."""
-    node = group.master
-    assert node is not None
+    node = group.anchor
     tiles = tile_feature(node, fact, target) is not None
     if node.op_name == "_pair_matmul" and (not tiles or len(group.outputs) > 1):
         return pair_product_kernels(group, fact, target)
-    data, panels, made = (fact(entry).shape for entry in (*node.inputs[:2], NodeEntry(node)))
-    assert is_static(data)
-    assert is_static(panels)
-    assert is_static(made)
+    data, panels, made = (static_spec(fact(entry))[0] for entry in (*node.inputs[:2], NodeEntry(node)))
     if panels[2] != target.lanes(INT32) or len(group.outputs) > 1 or not prod(data) or not prod(made):
         return lower_group(group, fact, target)
     writer = TileProduct if tiles else WordProduct
     return [writer(group, fact, target, data, panels, made).lowered()]
 
 
-def word_unit(node: Node, fact: Callable[[NodeEntry], Fact], target: CpuTarget) -> str:
+def word_unit(node: Node, fact: Facts, target: CpuTarget) -> str:
     """The feature whose instruction multiplies words; without one, bytes are multiplied as pairs of 16 bits, and pairs
     one by one."""
     features = PAIR_FEATURES if node.op_name.startswith("_pair") else BYTE_FEATURES

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from ....base.cpu_target import CpuTarget
 from ....base.dtype import FLOAT32, INT32, DType
 from ....core.fused import FusedGroup
-from ....core.ir import Fact, NodeEntry
 from ....ops.nn.byte_products import QUAD
 from ....ops.nn.narrow_products import PAIR
 from ....ops.nn.words import word_windows
@@ -25,7 +24,7 @@ from ....te.intrinsics import dot_bytes
 from ....te.loops import Buffer, Kernel
 from ....te.transform import lower_vectors
 from ...epilogue import Epilogue
-from ...group import LoweredKernel, kernel_name
+from ...group import Facts, LoweredKernel, kernel_name
 from ..product import plan_product
 from ..tile_walk import choose, counted, leading_index, total_of
 
@@ -52,14 +51,13 @@ class WordProduct:
     def __init__(
         self,
         group: FusedGroup,
-        fact: Callable[[NodeEntry], Fact],
+        fact: Facts,
         target: CpuTarget,
         data: tuple[int, ...],
         panels: tuple[int, ...],
         made: tuple[int, ...],
     ) -> None:
-        node = group.master
-        assert node is not None
+        node = group.anchor
         self.leading, self.units = made[:-1], made[-1]
         self.words = BYTES if panels[3] == QUAD else PAIRS
         self.image = data if hasattr(node.params, "kernel_size") else None
@@ -74,11 +72,8 @@ class WordProduct:
         self.panels = b.arg("panels", self.words.sums, (count * depth * lanes,))
         self.vectors = [b.arg(f"vector{i}", INT32, (self.units,)) for i in range(len(node.inputs) - 2)]
         self.epilogue = Epilogue(b, group, fact)
-        (result,) = group.outputs
-        dtype = fact(result).dtype
-        assert dtype is not None
-        self.out = b.arg("out", dtype, (rows * self.units,))
-        self.arguments = (*node.inputs, *self.epilogue.arguments, result)
+        self.out = self.epilogue.result((rows * self.units,))
+        self.arguments = (*node.inputs, *self.epilogue.arguments)
 
     def lowered(self) -> LoweredKernel:
         work = self.plan.rows * self.depth * self.units
@@ -106,13 +101,8 @@ class WordProduct:
         starts = [self._start(row + i, place) for i, place in enumerate(places)]
         weights = b.let("w", panel * (self.depth * self.lanes))
         with b.vector("lane", self.lanes) as lane:
-            acc = b.alloc("acc", self.words.sums, (rows * panels,), scope="register")
-            for place in range(rows * panels):
-                b.store(acc, place, const(0, self.words.sums))
-            sums = b.alloc("sums", INT32, (rows,), scope="register") if len(self.vectors) > 1 else None
-            if sums is not None:
-                for i in range(rows):
-                    b.store(sums, i, const(0, INT32))
+            acc = b.registers("acc", self.words.sums, (rows * panels,))
+            sums = b.registers("sums", INT32, (rows,)) if len(self.vectors) > 1 else None
             products = lambda starts, weights, run: self._run(panels, starts, weights, lane, acc, sums, run)
             self._over_taps(starts, weights, products)
             for v in range(panels):
