@@ -1,5 +1,7 @@
 """Constants that are computed while compiling: large ones by kernels, small ones by references."""
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,8 @@ from weft.base.ndarray import ALIGNMENT
 from weft.compiler import constants
 from weft.compiler.model import compile
 from weft.compiler.prepare import prepare
+from weft.core.graph import Graph
+from weft.core.infer import infer
 
 
 @pytest.fixture(params=[1024, 1 << 40], ids=["by kernels", "by references"])
@@ -66,3 +70,29 @@ def test_constants_are_nobody_elses_and_start_at_a_line(limit, rng):
         assert value.flags.carray
         assert value.__array_interface__["data"][0] % ALIGNMENT == 0
         assert not any(np.shares_memory(value, given) for given in params.values())
+
+
+def test_what_is_spent_goes_while_constants_are_made(limit, rng):
+    """No later than when all that reads it is computed: what is made last never stands beside what was read first."""
+    names = [f"w{number}" for number in range(4)]
+    known = {name: rng.standard_normal((40, 30)).astype(np.float32) for name in names}
+    wanted = [value.T.copy() for value in known.values()]
+    parts = [sym.transpose(sym.Variable(name, shape=(40, 30), dtype="float32")) for name in names]
+    alive = [weakref.ref(value) for value in known.values()]
+    part = infer(Graph(sym.Group(parts).outputs))
+    values = constants.constant_values(part, known, set(names) - {"w2"})
+    assert list(known) == ["w2"]
+    assert [ref() is None for ref in alive] == [True, True, False, True]
+    for value, expected in zip(values, wanted, strict=True):
+        np.testing.assert_array_equal(value, expected)
+        assert value.flags.carray
+        assert value.ctypes.data % ALIGNMENT == 0
+
+
+def test_variables_of_one_name_are_spent_once_both_are_read(limit, rng):
+    known = {"w": rng.standard_normal((40, 30)).astype(np.float32)}
+    wanted = known["w"].copy()
+    both = [sym.transpose(sym.Variable("w", shape=(40, 30), dtype="float32")) for _ in range(2)]
+    values = constants.constant_values(infer(Graph(sym.Group(both).outputs)), known, {"w"})
+    for value in values:
+        np.testing.assert_array_equal(value, wanted.T)

@@ -3,6 +3,7 @@ error."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import subprocess
@@ -227,6 +228,86 @@ def test_a_file_that_was_written_over_is_not_read_again(fresh):
     with pytest.raises(RunError, match="has changed"):
         model.graph
     np.testing.assert_allclose(model.run({"x": given()})[0], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_weights_are_read_again_where_nothing_could_be_kept(fresh, monkeypatch):
+    """They went while the model was compiled, and are what they were when somebody asks, until the file is another."""
+    path = fresh / "m.onnx"
+    expected = write(path, 0)
+    monkeypatch.setattr(models.KeptFile, "keep", lambda *_: False)
+    model = check(path, expected, 1)
+    assert kept(fresh) == []
+    path.rename(fresh / "moved.onnx")
+    params = model.source.params
+    np.testing.assert_allclose(np.maximum(given() + params["w"], 0) - params["b"], expected, rtol=1e-6, atol=1e-6)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_allclose(again.run({"x": given()})[0], expected, rtol=1e-6, atol=1e-6)
+    other = weft.compile(fresh / "moved.onnx")
+    write(fresh / "moved.onnx", 1)
+    with pytest.raises(RunError, match="has changed"):
+        other.source
+
+
+def test_states_of_random_numbers_outlive_the_compiler(fresh):
+    path = fresh / "m.onnx"
+    noise = helper.make_node("RandomNormalLike", ["x"], ["n"], seed=7.0)
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in "xy"]
+    graph = helper.make_graph([noise, helper.make_node("Add", ["x", "n"], ["y"])], "g", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), path)
+    model = weft.compile(path)
+    first, second = (model.run({"x": given()})[0] for _ in range(2))
+    assert np.abs(first - second).max() > 0.01
+    np.testing.assert_array_equal(weft.compile(path).run({"x": given()})[0], first)
+
+
+PEAK = """
+import sys
+import numpy as np
+import weft
+from pathlib import Path
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+for path in sys.argv[1:]:
+    before = peak()  # of the second, with all that is loaded
+    model = weft.compile(path)
+    model.run({spec.name: np.zeros(spec.shape, spec.dtype) for spec in model.inputs})
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is told by /proc")
+@pytest.mark.parametrize("last", [0, 1], ids=["rows first", "columns first"])
+def test_a_cold_compile_has_most_weights_once(fresh, last):
+    """As they are read, turned and packed, each of them goes when what comes of it is there; and what is freed is the
+    system's."""
+    rng = np.random.default_rng(0)
+    sizes = [512, 2048] * 12
+
+    def written(name, sizes):
+        path, pairs = fresh / name, list(enumerate(itertools.pairwise(sizes)))
+        weights = [
+            numpy_helper.from_array(rng.standard_normal(pair[:: 1 - 2 * last], "f4"), f"w{n}") for n, pair in pairs
+        ]
+        nodes = [helper.make_node("Gemm", [f"x{n}", f"w{n}"], [f"x{n + 1}"], transB=last) for n, _ in pairs]
+        ends = [("x0", sizes[0]), (f"x{len(pairs)}", sizes[-1])]
+        ends = [helper.make_tensor_value_info(end, TensorProto.FLOAT, [4, size]) for end, size in ends]
+        graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), path)
+        return str(path), sum(4 * rows * columns for _, (rows, columns) in pairs)
+
+    (small, _), (large, size) = written("small.onnx", sizes[:3]), written("large.onnx", sizes)
+    assert size > 90e6
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, small, large],
+        env={**os.environ, "WEFT_CACHE_DIR": str(fresh / "cache")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert int(done.stdout) < 1.5 * size
 
 
 def test_weights_in_other_files_are_not_kept(fresh):

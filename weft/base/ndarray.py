@@ -4,8 +4,11 @@ everything that reads them comes out, without a copy.
 
 from __future__ import annotations
 
+import mmap
 import operator
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ def __dir__() -> list[str]:
 
 
 ALIGNMENT = 64
+OWN_PAGES = 1 << 17  # bytes of a weight that has pages of its own: what glibc takes for large, too
 # What may be written into what without being asked for: a kind into its own or a later one.
 _KIND_ORDER = "buifc"
 
@@ -246,6 +250,39 @@ def array(data: object, device: Device | None = None, dtype: object = None) -> N
     _keep_imaginary(source.dtype, target.dtype)
     target[...] = source
     return NDArray(target, device)
+
+
+def own_copy(value: NumpyArray[Any]) -> NumpyArray[Any]:
+    """A copy of a weight, from a cache line on, whose memory goes back to the system as soon as nobody has it.
+
+    >>> own_copy(np.arange(4).reshape(2, 2).T)
+    array([[0, 2],
+           [1, 3]])
+    """
+    if value.nbytes < OWN_PAGES:
+        return array(value).numpy()
+    made = own_array(value.shape, value.dtype)
+    made[...] = value
+    return made
+
+
+def own_array(shape: tuple[int, ...], dtype: DType) -> NumpyArray[Any]:
+    """Zeros in pages of their own, which are large ones where the system has some. malloc would keep freed memory of up
+    to 32 MB for what is made next.
+
+    >>> own_array((2,), np.dtype("float32"))
+    array([0., 0.], dtype=float32)
+    """
+    nbytes = prod(shape) * dtype.itemsize
+    anonymous = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+    try:
+        pages = mmap.mmap(-1, max(nbytes, 1), **anonymous)
+    except (OSError, ValueError, OverflowError) as error:
+        raise OutOfMemory(f"cannot allocate {nbytes} bytes for a weight", why=str(error)) from None
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # the system has none
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8, nbytes).view(dtype).reshape(shape)
 
 
 def from_dlpack(source: object) -> NDArray:

@@ -5,20 +5,20 @@ what they compute from its parameters, as long as one of them lives."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from weakref import WeakValueDictionary
 
 from ..base.cpu_target import host
 from ..base.memory import require
-from ..base.ndarray import array
+from ..base.ndarray import own_copy
 from ..base.shape import is_static, numel
 from ..core.graph import Graph
-from ..core.interpret import evaluate
+from ..core.interpret import evaluate_spending
 from ..core.ir import Node, NodeEntry
 from ..core.schema import is_hidden
-from ..runtime.loading import load_executor
+from ..runtime.loading import run_spending
 from ..runtime.program import Array
 from .assemble import assemble, fused_groups
 from .backends import backend_of
@@ -62,20 +62,18 @@ class SharedConstants:
         self._params = dict(params)  # alive, so that nothing else gets their memory
         self._computed: WeakValueDictionary[Hashable, Array] = WeakValueDictionary()
 
-    def values(self, part: Graph, known: Mapping[str, Array]) -> tuple[list[Array], list[bool]]:
+    def values(self, part: Graph, known: MutableMapping[str, Array]) -> list[Array]:
         """As constant_values gives them, computed once for all programs."""
         keys = self._keys(part, known)
         found = [None if key is None else self._computed.get(key) for key in keys]
         missing = [position for position, value in enumerate(found) if value is None]
         if missing:
             cut = part.replace(outputs=[part.outputs[position] for position in missing], attrs={}).trimmed()
-            values, fresh = constant_values(cut, known)
-            for position, is_fresh in zip(missing, fresh):
-                value = values.pop(0)  # what is copied goes at once: all copies beside all originals are much memory
-                owned = found[position] = value if is_fresh else array(value).numpy()
+            for position, value in zip(missing, constant_values(cut, known)):
+                found[position] = value
                 if keys[position] is not None:
-                    self._computed[keys[position]] = owned
-        return [value for value in found if value is not None], [True] * len(found)
+                    self._computed[keys[position]] = value
+        return [value for value in found if value is not None]
 
     def _keys(self, part: Graph, known: Mapping[str, Array]) -> list[Hashable]:
         """How each output is computed; None if something goes in that is no parameter of the model."""
@@ -105,8 +103,25 @@ def hash_of(key: Hashable) -> bytes:
     return hashlib.sha256(repr(key).encode()).digest()
 
 
-def constant_values(part: Graph, known: Mapping[str, Array]) -> tuple[list[Array], list[bool]]:
-    """The values of all outputs, and which of them are new, row-major and start at a cache line."""
+def constant_values(part: Graph, known: MutableMapping[str, Array], spent: Collection[str] = ()) -> list[Array]:
+    """The values of all outputs: new, row-major, from a cache line on. Variables that are `spent` are taken out of
+    what is `known` when nothing more reads them: where nobody else has them, most are gone when the last result is
+    there."""
+    large = _are_large(part)
+    entries = {native: [e for e, own in zip(part.outputs, large) if own is native] for native in (False, True)}
+    entries[True].sort(key=lambda entry: -_bytes(part, entry))  # each stands beside its source for a while
+    cut = {native: part.replace(outputs=made, attrs={}).trimmed() for native, made in entries.items() if made}
+    later = set() if True not in cut else {cut[True].indexed.nodes[n].name for n in cut[True].indexed.variables}
+    values: dict[NodeEntry, Array] = {}
+    if False in cut:
+        values.update(zip(entries[False], evaluate_spending(cut[False], known, {*spent} - later, own_copy)))
+    if True in cut:
+        values.update(zip(entries[True], _by_kernels(cut[True], known, spent)))
+    return [values[entry] for entry in part.outputs]
+
+
+def _are_large(part: Graph) -> list[bool]:
+    """Which outputs native code computes; an error where there is no memory for all."""
     sizes = [_bytes(part, entry) for entry in part.outputs]
     for node in part.indexed.nodes:
         for index in range(node.num_outputs):
@@ -114,14 +129,7 @@ def constant_values(part: Graph, known: Mapping[str, Array]) -> tuple[list[Array
             require(size, "a constant", f"operator {node.op_name}, node {node.name!r}")
     require(sum(sizes), f"a model of {len(sizes)} computed constants")
     has_body = backend_of(host()).lowering.has_body
-    large = [size >= LARGE_BYTES and has_body(e.node) for e, size in zip(part.outputs, sizes)]
-    values: dict[NodeEntry, Array] = {}
-    for native, compute in ((True, _by_kernels), (False, evaluate)):
-        entries = [e for e, is_native in zip(part.outputs, large) if is_native is native]
-        if entries:
-            cut = part.replace(outputs=entries, attrs={}).trimmed()
-            values.update(zip(entries, compute(cut, known)))
-    return [values[entry] for entry in part.outputs], large
+    return [size >= LARGE_BYTES and has_body(e.node) for e, size in zip(part.outputs, sizes)]
 
 
 def _bytes(part: Graph, entry: NodeEntry) -> int:
@@ -131,7 +139,8 @@ def _bytes(part: Graph, entry: NodeEntry) -> int:
     return numel(fact.shape) * fact.dtype.itemsize
 
 
-def _by_kernels(part: Graph, known: Mapping[str, Array]) -> Sequence[Array]:
+def _by_kernels(part: Graph, known: MutableMapping[str, Array], spent: Collection[str]) -> Sequence[Array]:
     """The outputs, computed for the machine that compiles, whatever the target is."""
     program = assemble(part, fused_groups(part, host()), {}, host())
-    return load_executor(program).run_arrays({spec.name: known[spec.name] for spec in program.inputs})
+    names = [spec.name for spec in program.inputs]
+    return run_spending(program, [known.pop(name) if name in spent else known[name] for name in names])

@@ -133,9 +133,14 @@ def compile(
     if isinstance(model, (str, os.PathLike)) and _opening().is_program(Path(model)):
         return _loaded(model, threads, shape, dtype, params)
     made = opened(model, threads=threads, **options)
-    made.prepare_known(progress)
-    if file is not None:
-        made.keep_as(file)
+    if file is not None and _opening().is_spread(made.source.symbol):
+        file = None  # its content does not tell the weights
+    if file is None:
+        made.prepare_known(progress)
+    else:
+        again = _Reading(file, threads)
+        made.prepare_known(progress, again=again)
+        made.keep_as(file, again)
     return made
 
 
@@ -371,9 +376,15 @@ class CompiledModel:
         is_kept = keeping is None or not keeping.is_alive()
         return all([is_kept, *[part.wait(timeout) for part in self._schedule.compiled()]])
 
-    def prepare_known(self, progress: Progress | None = None, like: Mapping[str, Any] | None = None) -> None:
+    def prepare_known(
+        self,
+        progress: Progress | None = None,
+        like: Mapping[str, Any] | None = None,
+        again: Callable[[], ReadModel] | None = None,
+    ) -> None:
         """Makes code now for the first part if the shapes of all inputs are known, also by arrays that it will run on,
-        and none decides."""
+        and none decides. Where the model can be read `again`, and the first part is all of it, weights go as their
+        constants are made."""
         first = self._schedule.parts[0]
         if first is None or first.deciding or first.names:
             return
@@ -382,6 +393,8 @@ class CompiledModel:
         specs = [spec._replace(shape=shapes.get(spec.name, spec.shape)) for spec in specs]
         if all(is_static(spec.shape) and spec.dtype is not None for spec in specs):
             known = {spec.name: TensorSpec(*spec) for spec in specs}  # type: ignore[arg-type]
+            if again is not None and first is self._whole and not self._readers and first.spend_weights():
+                self._read_again = again
             first.prepare(known, progress)
 
     # About the compiled code
@@ -491,7 +504,7 @@ class CompiledModel:
         assert program is not None
         save_program(program, path)
 
-    def keep_as(self, file: KeptFile) -> None:
+    def keep_as(self, file: KeptFile, again: Callable[[], ReadModel]) -> None:
         """Keeps what was compiled for other processes, under the file that it was read from: in a thread, which `wait`
         waits for, and so does the end of the process. Then the graph and the weights are read again where they are
         asked for."""
@@ -499,14 +512,11 @@ class CompiledModel:
         program = None if whole is None or whole.deciding or self._readers else whole.program
         if whole is None or program is None or program.written or program.open_sizes or not runs_here(program):
             return
-        source = self.source
-        if _opening().is_spread(source.symbol):
-            return
 
         def keep() -> None:
             time.sleep(FIRST_RUN_SECONDS)
             if file.keep(program, {"unread": sorted(self._unread)}):
-                self._read_again = _Reading(file, source.threads)
+                self._read_again = again
                 whole.forget_weights()
 
         self._keeping = Thread(target=copy_context().run, args=(keep,), name="weft-keep")

@@ -12,7 +12,7 @@ import numpy as np
 from ..base.dtype import DTYPES, FLOAT32, NAMED_DTYPES, DType
 from ..base.errors import DTypeError, GraphError, InvalidType, Unsupported
 from ..base.machine import usable_cores
-from ..base.ndarray import NDArray, array
+from ..base.ndarray import NDArray, own_copy
 from ..base.shape import Shape, is_static, open_shapes
 from ..base.stages import is_watched
 from ..base.target import Target
@@ -92,10 +92,12 @@ def prepare_typed(
     shared: SharedConstants | None = None,
     bound: bool = True,
     late: bool = False,
+    spent: bool = False,
 ) -> Prepared:
     """The same for a graph that has its facts; unless they are `bound`, they may be about extents by name. With
     `shared`, nobody changes the parameters, and programs of the model share them and what is computed from them. With
-    `late`, constants may still be computed in a thread: who asks for one waits for it.
+    `late`, constants may still be computed in a thread: who asks for one waits for it. Parameters that are `spent`
+    belong to this call, which empties the dict: each goes as soon as what follows from it is computed.
 
     What is quantised is fused before its weights become floats. Constants are computed twice: first those of the model,
     so that passes see weights and not what makes them; then those that the passes made, such as packed weights.
@@ -105,17 +107,20 @@ def prepare_typed(
     _check_known(graph)
     names = {graph.indexed.nodes[number].name for number in graph.indexed.variables}
     constants = {name: value for name, value in params.items() if name in names}
-    own = set(constants) if shared is not None else set()
+    if spent:
+        assert isinstance(params, dict)
+        params.clear()
+    own = set(constants) if shared is not None or spent else set()
     fold = opt_level >= 2 or "PrecomputePrune" in add_pass
     if pass_enabled("FuseQuantised", opt_level, add_pass):
         graph = apply_passes(graph, ("FuseQuantised",))
     if fold:
-        graph, constants, own = folded(graph, constants, own, shared)
+        graph, constants, own = folded(graph, constants, own, shared, spent)
     graph = optimize(graph, opt_level, add_pass, backend_of(target).layout_rules_for(target), constants)
     reached("graph", optimize, graph)
     main, part = constant_part(graph, constants) if fold else (graph, None)
     _check_known(main)
-    compute = partial(_kept, main, part, constants, own, shared)
+    compute = partial(_kept, main, part, constants, own, shared, spent)
     if late and part is not None and usable_cores() > 1 and not is_watched():
         return Prepared(ordered(main), LateConstants(_constant_names(main, part, constants), compute))
     made = Prepared(ordered(main), compute())
@@ -133,18 +138,14 @@ def _constant_names(graph: Graph, part: Graph | None, constants: Mapping[str, Ar
 def _kept(
     graph: Graph,
     part: Graph | None,
-    constants: Mapping[str, Array],
+    constants: dict[str, Array],
     own: Collection[str],
     shared: SharedConstants | None,
+    spent: bool,
 ) -> dict[str, Array]:
     """The constants of a graph, each a copy that nobody else changes."""
-    _, values, fresh = _computed(graph, part, constants, own, shared)
-    return {name: value if name in fresh else _owned(value) for name, value in values.items()}
-
-
-def _owned(value: Array) -> Array:
-    """A copy that nobody else changes, at a cache line, row-major: folding may give views."""
-    return array(value).numpy()
+    _, values, fresh = _computed(graph, part, constants, own, shared, spent)
+    return {name: value if name in fresh else own_copy(value) for name, value in values.items()}
 
 
 class Folded(NamedTuple):
@@ -159,27 +160,36 @@ class Folded(NamedTuple):
 
 
 def folded(
-    graph: Graph, constants: Mapping[str, Array], own: Collection[str], shared: SharedConstants | None = None
+    graph: Graph,
+    constants: dict[str, Array],
+    own: Collection[str],
+    shared: SharedConstants | None = None,
+    spent: bool = False,
 ) -> Folded:
-    """Computes the constant part of a graph."""
-    return _computed(*constant_part(graph, constants), constants, own, shared)
+    """Computes the constant part of a graph. The dict of constants that are `spent` loses what only that part reads."""
+    return _computed(*constant_part(graph, constants), constants, own, shared, spent)
 
 
 def _computed(
     graph: Graph,
     part: Graph | None,
-    constants: Mapping[str, Array],
+    constants: dict[str, Array],
     own: Collection[str],
     shared: SharedConstants | None,
+    spent: bool,
 ) -> Folded:
     """The same for a graph without its constant part, and that."""
-    known, fresh = dict(constants), set(own)
+    known, fresh = constants if spent else dict(constants), set(own)
+    wanted = _constant_names(graph, part, constants)
     if part is not None:
         names = part.attr("output_names")
-        values, made = (shared.values if shared else constant_values)(part, known)
+        if shared is not None:
+            values = shared.values(part, known)
+        else:
+            values = constant_values(part, known, known.keys() - wanted if spent else ())
         known.update(zip(names, values))
-        fresh.update(name for name, is_fresh in zip(names, made) if is_fresh)
-    result = Folded(graph, {name: known[name] for name in _constant_names(graph, part, constants)}, fresh)
+        fresh.update(names)
+    result = Folded(graph, {name: known[name] for name in wanted}, fresh)
     reached("constants", folded, result, detail=True)
     return result
 

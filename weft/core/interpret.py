@@ -3,7 +3,8 @@ what compiled code is compared with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,14 @@ def evaluate(target: Symbol | Graph, inputs: Mapping[str, Any]) -> list[Array]:
     hold at the end.
     """
     return _Run(target.outputs, inputs).results()
+
+
+def evaluate_spending(
+    target: Graph, inputs: MutableMapping[str, Any], spent: Collection[str], keep: Callable[[Array], Array]
+) -> list[Array]:
+    """What `keep` makes of the same as soon as they are computed, for a graph that mutates nothing; inputs that are
+    `spent` are taken out when nothing more reads them."""
+    return _Spending(target.outputs, inputs, spent, keep).results()
 
 
 def final_values(target: Symbol | Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:
@@ -105,6 +114,33 @@ class _Run:
             self.uses[entry] -= 1
             if not self.uses[entry] and entry.node.op is not None and index not in mutated:
                 del self.values[entry]
+
+
+class _Spending(_Run):
+    """A run of a graph that mutates nothing."""
+
+    def __init__(
+        self,
+        outputs: Sequence[NodeEntry],
+        inputs: MutableMapping[str, Any],
+        spent: Collection[str],
+        keep: Callable[[Array], Array],
+    ) -> None:
+        super().__init__(outputs, inputs)
+        self._left, self._keep, self._kept = inputs, keep, set(outputs)
+        nodes = Counter(node.name for node in self.order if node.op is None)
+        self._spent = {name for name in spent if nodes[name] == 1}  # others might be read again
+
+    def _release(self, node: Node, mutated: Sequence[int]) -> None:
+        super()._release(node, mutated)
+        for entry in (NodeEntry(node, index) for index in range(node.num_outputs)):
+            if entry in self._kept:
+                self.values[entry] = self._keep(self.values[entry])
+        for entry in node.inputs:
+            if not self.uses[entry] and entry.node.op is None:
+                self.values.pop(entry, None)
+                if entry.node.name in self._spent:
+                    self._left.pop(entry.node.name, None)
 
 
 def run_reference(op: Op, params: Any, args: Sequence[Array], subgraphs: Sequence[Symbol] = ()) -> list[Array]:

@@ -9,6 +9,7 @@ from ..base.errors import Unsupported
 from ..base.target import Target
 from .cpu.executor import RUNTIME as CPU
 from .cpu.profile import profile as cpu_profile
+from .cpu.stepping import run_spending as run_spending  # what computes constants, on the machine that compiles
 from .executor import Executor
 from .profile import Profile
 from .program import Array, Program

@@ -31,6 +31,7 @@ from ..constants import SharedConstants
 from ..control_flow import compile_parts
 from ..images import MOST_IMAGES, for_images
 from ..model_source import ModelSource
+from ..mutation import written_variables
 from ..open.auto import Finished, Specialiser, Tried
 from ..open.part import OpenPrograms
 from ..prepare import as_arrays, prepare_typed, typed_graph
@@ -79,6 +80,7 @@ class Part(Ready):
         if self._open is not None and source.specialise == "auto":
             self._alone = Specialiser(self._open, *_hooks(self))
         self._image: Executor | None = None  # what computes one of any number of images
+        self._spends = False  # whether parameters go as code is made
         self._is_apart: bool | None = None  # whether they are computed one by one; None: nobody knows yet
         self._kin: WeakSet[Executor] = WeakSet()  # those of other sizes
         self._runs_here = self._noticed = False
@@ -155,7 +157,7 @@ class Part(Ready):
         names: Mapping[str, int],
         progress: Progress | None,
     ) -> Executor:
-        programs = self._programs(values)
+        programs = None if self._spends else self._programs(values)
         if programs is not None:
             found = self._image_by_image(programs, inputs, names, progress)
             if found is None:
@@ -202,6 +204,8 @@ class Part(Ready):
         progress: Progress | None,
     ) -> Program:
         graph, params = self._typed(inputs, values, names)
+        if self._spends:
+            self.forget_weights()
         reached("types", infer, graph)
         reached("parameters", specialised, params, detail=True)
         program = self._one_by_one(graph, params, inputs, progress)
@@ -279,7 +283,9 @@ class Part(Ready):
         self, graph: Graph, params: Mapping[str, Array], inputs: Sequence[TensorSpec], progress: Progress | None
     ) -> Program:
         level, target = self.source.opt_level, self.source.target
-        prepared = prepare_typed(graph, params, level, target, self.source.passes, self.shared, late=True)
+        shared = None if self._spends else self.shared
+        passes = self.source.passes
+        prepared = prepare_typed(graph, params, level, target, passes, shared, late=True, spent=self._spends)
         groups = fused_groups(prepared.graph, target, level >= 1)
         reached("groups", fusible_groups, groups)
         return assemble(prepared.graph, groups, prepared.constants, target, progress, inputs)
@@ -319,6 +325,11 @@ class Part(Ready):
         read = set(symbol.list_input_names())
         shapes = {name: spec.extents for name, spec in inputs.items() if name in read and name not in arrays}
         return typed_graph(symbol, arrays, shapes, {}), arrays
+
+    def spend_weights(self) -> bool:
+        """Has parameters go as code is made of them; states of random numbers have to stay."""
+        self._spends = not written_variables(self.graph)
+        return self._spends
 
     def forget_weights(self) -> None:
         """Lets go of parameters: there is code for all that it may be asked."""

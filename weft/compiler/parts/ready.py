@@ -98,6 +98,10 @@ class Ready:
         """Has a program for inputs of these shapes."""
         self.executors[key] = self.last = executor
 
+    def spend_weights(self) -> bool:
+        """Has parameters go as code is made of them, for there will be no other; whether they may."""
+        return False
+
     def forget_weights(self) -> None:
         """Lets go of parameters, of which the code there is has its own."""
 

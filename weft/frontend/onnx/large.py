@@ -13,14 +13,18 @@ from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
-from ...base.errors import RunError
-from ...base.ndarray import ALIGNMENT, NDArray, empty
+import numpy as np
 
-LARGE = 1 << 20  # bytes of a tensor, from which on it is read by itself
+from ...base.errors import RunError
+from ...base.memory import require
+from ...base.ndarray import OWN_PAGES, NDArray, own_array
+
+LARGE = OWN_PAGES  # bytes of a tensor, from which on it is read by itself
 WINDOW = 1 << 16
 GRAPH, FUNCTIONS = 7, 25  # fields of a ModelProto
 INITIALIZER = 5  # of a GraphProto
 RAW_DATA = 9  # of a TensorProto
+BYTE = np.dtype("uint8")
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # how the end of a field is told
 
 
@@ -101,16 +105,15 @@ class _Cutter:
         return raw[0] if raw[0].end - raw[0].content >= LARGE else None
 
     def _read_tensors(self) -> dict[int, NDArray]:
-        """All of them in one piece of memory: the system gives a large one in large pages, and many small ones not."""
-        sizes = [-(-(raw.end - raw.content) // ALIGNMENT) * ALIGNMENT for raw in self.raw.values()]
-        memory, start, tensors = empty((sum(sizes),), "uint8").numpy(), 0, {}
-        for (number, raw), size in zip(self.raw.items(), sizes):
-            tensor = memory[start : start + raw.end - raw.content]
+        """Each in memory that goes back to the system with it, whatever becomes of the others. All are made first: the
+        system joins what is side by side, and gives it in large pages."""
+        require(sum(raw.end - raw.content for raw in self.raw.values()), "all large tensors of the file")
+        tensors = {number: NDArray(own_array((raw.end - raw.content,), BYTE)) for number, raw in self.raw.items()}
+        for number, raw in self.raw.items():
+            memory = tensors[number].numpy()
             self.file.seek(raw.content)
-            if self.file.readinto(tensor.data) != tensor.nbytes:
+            if self.file.readinto(memory.data) != memory.nbytes:
                 raise _Odd
-            tensors[number] = NDArray(tensor)
-            start += size
         return tensors
 
     # The wire format

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...base.cpu_target import CpuTarget
 from ...base.errors import InvalidValue
-from ...base.ndarray import NDArray, empty
+from ...base.ndarray import NDArray, empty, own_array
 from ...base.plan import BufferRef, HostStep, KernelStep, Slot, known
 from ..addresses import address_of
 from ..executor import view_at
@@ -25,9 +25,16 @@ from .walk_code import Words, run_table
 
 class Stepper:
     """Memory of one run and what runs each step in it. `run(number)` does one, and must be called in order; `value`
-    shows what stands somewhere. Memory is that of an ordinary run: values go when later ones take their place."""
+    shows what stands somewhere. Memory is that of an ordinary run: values go when later ones take their place. Inputs
+    are copied, unless outputs are given; then those that start at a cache line are read where they are."""
 
-    def __init__(self, program: Program, inputs: Sequence[Array], threads: int | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        inputs: Sequence[Array],
+        threads: int | None = None,
+        outputs: Sequence[Array] | None = None,
+    ) -> None:
         if program.plan.is_open:
             raise InvalidValue("a program with open sizes has no steps yet", hint="program.bound(sizes)")
         self.program = program
@@ -36,6 +43,9 @@ class Stepper:
         kernels = {step.kernel for step in plan.steps if isinstance(step, KernelStep)}
         self._library = load_object(program.objects, kernels) if kernels else None
         self._kept: list[Any] = []
+        self._read: dict[int, NDArray] = {}  # inputs and constants, by slot
+        self._taken = aligned if outputs is None else constant
+        self._given = outputs
         self._pool = thread_pool()
         self._slots = self._placed(inputs)
         self._costs = CpuTarget.create(program.target).facts.threads
@@ -48,7 +58,7 @@ class Stepper:
         arena = empty((max(known(plan.arena_bytes), 1),), "uint8")
         most = max((len(step.buffers) for step in plan.steps), default=0)
         words: Words = np.zeros(len(plan.slots) + most, np.int64)
-        given = {"input": iter(map(aligned, inputs)), "constant": iter(map(constant, self.program.constants))}
+        given = {"input": iter(map(self._taken, inputs)), "constant": iter(map(constant, self.program.constants))}
         self.outputs: list[Array] = []
         for number, slot in enumerate(plan.slots):
             if slot.role == "arena":
@@ -57,14 +67,14 @@ class Stepper:
                 words[number] = self._output(slot, len(self.outputs))
             else:
                 array: NDArray = next(given[slot.role])
-                self._kept.append(array)
+                self._read[number] = array
                 words[number] = array.address
         self._kept.append(arena)
         return words
 
     def _output(self, slot: Slot, number: int) -> int:
         spec = self.program.outputs[number]
-        made = empty(spec.extents, spec.dtype)
+        made = empty(spec.extents, spec.dtype) if self._given is None else NDArray(self._given[number])
         self._kept.append(made)
         self.outputs.append(made.numpy())
         return made.address
@@ -107,6 +117,10 @@ class Stepper:
         for call in self.calls:
             call()
 
+    def release(self, slot: int) -> None:
+        """Lets go of an input or constant that no later step reads."""
+        self._read.pop(slot, None)
+
     def value(self, ref: BufferRef, shape: tuple[int, ...], dtype: Any, strides: Sequence[int] | None = None) -> Array:
         """What stands at a place, as an array over that memory; strides count elements."""
         address = int(self._slots[ref.slot]) + known(ref.offset)
@@ -115,6 +129,19 @@ class Stepper:
         span = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides)) if all(shape) else 0
         flat = view_at(address, (span,), dtype)
         return np.lib.stride_tricks.as_strided(flat, shape, [stride * flat.itemsize for stride in strides])
+
+
+def run_spending(program: Program, inputs: list[Array]) -> list[Array]:
+    """The outputs of a program that computes weights. `inputs` is emptied: each goes after the step that reads it last,
+    if nobody else has it, so that all inputs never stand beside all outputs."""
+    stepper = Stepper(program, inputs, outputs=[own_array(spec.extents, spec.dtype) for spec in program.outputs])
+    inputs.clear()
+    last = {ref.slot: number for number, step in enumerate(program.plan.steps) for ref in step.buffers}
+    for number, step in enumerate(program.plan.steps):
+        stepper.run(number)
+        for slot in {ref.slot for ref in step.buffers if last[ref.slot] == number}:
+            stepper.release(slot)
+    return stepper.outputs
 
 
 def _nothing() -> None:
