@@ -21,10 +21,10 @@ from ..dispatch import OpKernel, computed, is_shape_alone, kernel_of
 from ..functions.around import Args, Kwargs, Rest
 from ..recording import StandIn
 from ..tensor.device import CPU, device, located
-from ..tensor.memory import Array, array_of, index_of, start_of
+from ..tensor.memory import Array, array_of, index_of
 from ..tensor.tensor import Tensor, tensor_of, wrap
 from .copies import copy_elements
-from .memory import OnDevice, empty_on, laid_out, uploaded
+from .memory import OnDevice, empty_on, uploaded
 from .programs import Call, known_call, operator_call, plan_call
 from .scalars import constant_on, filled
 from .told import tell_host
@@ -38,31 +38,31 @@ class Calls:
     """What takes operators while a function runs on tensors of a device."""
 
     records = False  # autograd's graph is made as ever
+    inside = True
 
     def add(self, op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Applies an operator, as dispatch does."""
         memories = [tensor._array for tensor in inputs]
-        index, kernel = index_of(memories), kernel_of(op)
+        index = index_of(memories)
         if index is None:
-            return computed(kernel, params, inputs)
+            return computed(kernel_of(op), params, inputs)
         context = platform().context(index)
         try:
             call = known_call((op, params), memories, context)
         except TypeError:  # attributes without a hash
-            return self._hosted(kernel, params, inputs, index)
+            return self._hosted(kernel_of(op), params, inputs, index)
         if call is None:
             if any([memory.dtype.kind == "c" for memory in memories]):
-                return self._hosted(kernel, params, inputs, index)
+                return self._hosted(kernel_of(op), params, inputs, index)
             facts = _inferred(op, params, inputs)
             if all([0 in (fact.shape or ()) for fact in facts]):
                 return [wrap(empty_on(index, fact.shape, fact.dtype)) for fact in facts]  # type: ignore[arg-type]
-        placed = [on_device(index, memory) for memory in memories]
-        call = call or operator_call(op, params, placed, context)
-        given = _readable(placed, call)
-        made = call.run(given)
-        if kernel.mutates:
-            _write_back([(inputs[place], given[place]) for place in op.mutates_of(params)])
-        return [wrap(memory) for memory in made]
+            call = operator_call(op, params, [on_device(index, memory) for memory in memories], context)
+        given = _readable(memories, index, call)
+        made = [wrap(memory) for memory in call.run(given)]
+        if call.writes:
+            _write_back([(inputs[place], given[place]) for place in call.writes])
+        return made
 
     def fused(self, plan: Plan, tensors: Sequence[Tensor]) -> list[Tensor] | None:
         """The results of the steps of a plan in one go, of which none is a leaf; None where they go one by one."""
@@ -77,7 +77,7 @@ class Calls:
         except Error:  # what is wrong, the steps will tell
             _APART.add(plan)
             return None
-        return [wrap(memory) for memory in call.run(_readable(memories, call))]
+        return [wrap(memory) for memory in call.run(_readable(memories, index, call))]
 
     def _hosted(self, kernel: OpKernel, params: Any, inputs: Sequence[Tensor], index: int) -> list[Tensor]:
         """The outputs of an operator that no kernel of a device computes: complex numbers have none."""
@@ -132,9 +132,8 @@ class Calls:
         if not isinstance(source, OnDevice):
             return kind.values(source, region)  # type: ignore[attr-defined]
         words = filled(source.index, (-(-region.bytes // 8),), np.dtype(np.int64), 0)
-        at = start_of(words.layout)
         whole, part = (
-            OnDevice(laid_out(at + start, shape, dtype, strides), words.owner, words)
+            words.part(shape, dtype, start, strides)
             for start, shape, dtype, strides in (
                 (region.base_start, region.base_shape, region.base_dtype, region.base_strides),
                 (region.start, region.shape, region.dtype, region.strides),
@@ -178,9 +177,7 @@ def around(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
     trace = modes.trace
     if trace is not None and getattr(trace, "inside", True):
         return rest(args, kwargs)
-    tensors = tensors_in(args)
-    if kwargs:
-        tensors += tensors_in(tuple(kwargs.values()))
+    tensors = tensors_in((*args, *kwargs.values()) if kwargs else args)
     index, is_alike = _where(tensors)
     if index is None:
         return rest(args, kwargs)
@@ -207,7 +204,8 @@ def _where(tensors: Sequence[Tensor]) -> tuple[int | None, bool]:
     """The device that some tensors are on, if one is, and whether all are there."""
     found, is_alike = None, True
     for tensor in tensors:
-        number = index_of((tensor._array,))
+        memory: Any = tensor._array
+        number = None if type(memory) is np.ndarray else getattr(memory, "index", None)
         if number is None:
             is_alike = False
         elif found is None:
@@ -224,7 +222,7 @@ def _asks_for_host(kwargs: Kwargs) -> bool:
 
 def bring(made: Any, index: int) -> None:
     """Has results that the host computed on the device of the others."""
-    for tensor in tensors_in((made,)):
+    for tensor in (made,) if type(made) is Tensor else tensors_in((made,)):
         memory = tensor._array
         if type(memory) is np.ndarray or (isinstance(memory, StandIn) and memory.index is None):
             modes.trace.bring(tensor, index)
@@ -264,7 +262,7 @@ def on_device(index: int, memory: Any) -> OnDevice:
             )
         return memory
     array: Array = memory if isinstance(memory, np.ndarray) else np.asarray(memory)
-    if is_shape_alone(array):
+    if array.base is not None and is_shape_alone(array):
         return constant_on(index, np.zeros((), array.dtype)).broadcast(array.shape)
     return constant_on(index, array) if array.size == 1 else uploaded(index, array)
 
@@ -287,14 +285,13 @@ def write(target: Any, values: Any) -> None:
 _APART: set[Plan] = set()  # plans whose steps go one by one
 
 
-def _readable(memories: Sequence[OnDevice], call: Call) -> list[OnDevice]:
-    """Memory as kernels read it."""
-    return [m.dense() if number in call.read else _unread(m) for number, m in enumerate(memories)]
-
-
-def _unread(memory: OnDevice) -> OnDevice:
-    """Memory of which nothing but the shape is asked."""
-    return OnDevice(laid_out(memory.address, memory.shape, memory.dtype), memory.owner, memory)
+def _readable(memories: Sequence[Any], index: int, call: Call) -> list[OnDevice]:
+    """Memory as kernels read it: on the device, in order. Of some of it nothing but the shape is asked."""
+    found = []
+    for number, memory in enumerate(memories):
+        there = memory if type(memory) is OnDevice and memory.index == index else on_device(index, memory)
+        found.append(there if there.is_dense or number not in call.read else there.copy())
+    return found
 
 
 def _inferred(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Fact]:
