@@ -13,7 +13,7 @@ from ...core.infer import infer_node
 from ...core.ir import Fact
 from ...core.op import Op
 from ...core.plan import Plan
-from ...runtime.cuda.context import platform
+from ...runtime.cuda.context import Context, platform
 from .. import native
 from ..autograd.modes import modes
 from ..autograd.view_writes import Clear, Pick
@@ -43,10 +43,10 @@ class Calls:
     def add(self, op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Applies an operator, as dispatch does."""
         memories = [tensor._array for tensor in inputs]
-        index = index_of(memories)
-        if index is None:
+        context = _context_of(memories)
+        if context is None:
             return computed(kernel_of(op), params, inputs)
-        context = platform().context(index)
+        index = context.index
         try:
             call = known_call((op, params), memories, context)
         except TypeError:  # attributes without a hash
@@ -58,7 +58,7 @@ class Calls:
             if all([0 in (fact.shape or ()) for fact in facts]):
                 return [wrap(empty_on(index, fact.shape, fact.dtype)) for fact in facts]  # type: ignore[arg-type]
             call = operator_call(op, params, [on_device(index, memory) for memory in memories], context)
-        given = _readable(memories, index, call)
+        given = _readable(memories, call)
         made = [wrap(memory) for memory in call.run(given)]
         if call.writes:
             _write_back([(inputs[place], given[place]) for place in call.writes])
@@ -66,18 +66,18 @@ class Calls:
 
     def fused(self, plan: Plan, tensors: Sequence[Tensor]) -> list[Tensor] | None:
         """The results of the steps of a plan in one go, of which none is a leaf; None where they go one by one."""
-        index = index_of([tensor._array for tensor in tensors])
-        if index is None or plan in _APART or any([tensor._array.dtype.kind == "c" for tensor in tensors]):
+        context = _context_of([tensor._array for tensor in tensors])
+        if context is None or plan in _APART or any([tensor._array.dtype.kind == "c" for tensor in tensors]):
             return None
-        memories = [on_device(index, tensor._array) for tensor in tensors]
+        memories = [on_device(context.index, tensor._array) for tensor in tensors]
         if not all([memory.size for memory in memories]):
             return None
         try:
-            call = plan_call(plan, memories, platform().context(index))
+            call = plan_call(plan, memories, context)
         except Error:  # what is wrong, the steps will tell
             _APART.add(plan)
             return None
-        return [wrap(memory) for memory in call.run(_readable(memories, index, call))]
+        return [wrap(memory) for memory in call.run(_readable(memories, call))]
 
     def _hosted(self, kernel: OpKernel, params: Any, inputs: Sequence[Tensor], index: int) -> list[Tensor]:
         """The outputs of an operator that no kernel of a device computes: complex numbers have none."""
@@ -285,12 +285,23 @@ def write(target: Any, values: Any) -> None:
 _APART: set[Plan] = set()  # plans whose steps go one by one
 
 
-def _readable(memories: Sequence[Any], index: int, call: Call) -> list[OnDevice]:
+def _context_of(memories: Sequence[Any]) -> Context | None:
+    """That of the device that memory is on, if some is."""
+    for memory in memories:
+        if type(memory) is OnDevice:
+            found: Context = memory.owner.context
+            return found
+    index = index_of(memories)
+    return None if index is None else platform().context(index)
+
+
+def _readable(memories: Sequence[Any], call: Call) -> list[OnDevice]:
     """Memory as kernels read it: on the device, in order. Of some of it nothing but the shape is asked."""
-    found = []
+    found, context = [], call.context
     for number, memory in enumerate(memories):
-        there = memory if type(memory) is OnDevice and memory.index == index else on_device(index, memory)
-        found.append(there if there.is_dense or number not in call.read else there.copy())
+        if type(memory) is not OnDevice or memory.owner.context is not context:
+            memory = on_device(context.index, memory)
+        found.append(memory if memory.is_dense or number not in call.read else memory.copy())
     return found
 
 

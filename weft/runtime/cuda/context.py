@@ -30,6 +30,7 @@ _ATTRIBUTES = {
     "has_pools": 115,
 }
 _MAJOR, _MINOR = 75, 76
+_PUSH, _POP = "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"
 _NOWHERE = byref(c_void_p())  # where a handle goes that nobody reads
 _RELEASE_THRESHOLD, _RESERVED, _RESERVED_MOST = 4, 5, 6
 
@@ -138,6 +139,7 @@ class Context:
     def __init__(self, platform: Platform, index: int) -> None:
         self.platform, self.index, self.driver = platform, index, platform.driver
         self._local = platform.local
+        self._push, self._pop = (self.driver.entry(name) for name in (_PUSH, _POP))
         self.default: Any = None  # its default stream, once that was asked for
         self.modules: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
         self.constants: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()  # by what they hold
@@ -176,7 +178,9 @@ class Context:
         if not entered or entered[-1] is not self:  # inside of a block of its own it is the current one already
             if self.platform.process != os.getpid():
                 raise forked()
-            self.driver.call("cuCtxPushCurrent_v2", self.pointer)
+            code = self._push(self.pointer)
+            if code:
+                raise self.driver.failure(_PUSH, code)
         entered.append(self)
         return self
 
@@ -184,7 +188,9 @@ class Context:
         entered = self._local.contexts
         entered.pop()
         if not entered or entered[-1] is not self:
-            self.driver.call("cuCtxPopCurrent_v2", _NOWHERE)
+            code = self._pop(_NOWHERE)
+            if code:
+                raise self.driver.failure(_POP, code)
 
     def dispose(self, name: str, *arguments: Any) -> None:
         """Destroys something from a finaliser, in which nobody could take an error; a forked process has nothing to

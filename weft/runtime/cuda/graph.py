@@ -15,6 +15,7 @@ from .module import Function
 from .stream import Event, Stream
 from .tensor_maps import EncodedMap
 
+_LAUNCH = "cuLaunchKernelEx"
 _CLUSTER = 4  # a launch attribute
 _PROGRAMMATIC = 1  # the kind of edge, and the port of a kernel that lets others start
 Addresses = Sequence[int] | Mapping[int, int]  # of slots
@@ -28,7 +29,7 @@ class PreparedKernel:
         self.context, self.function, self.step = context, function, step
         launch = step.launch
         function.allow(launch.shared, launch.cluster)
-        self._handle = c_void_p(function.handle)
+        self._launch = context.driver.entry(_LAUNCH)
         count = len(step.buffers) + len(step.scalars)
         self._config: LaunchConfig | None = None
         self._buffers = [(number, ref.slot, known(ref.offset)) for number, ref in enumerate(step.buffers)]
@@ -47,7 +48,8 @@ class PreparedKernel:
         for number, slot, offset in self._buffers:
             words[number] = addresses[slot] + offset
         for made, tensor_map in self._maps:
-            made.encode(self.context, tensor_map, words[tensor_map.buffer])
+            if words[tensor_map.buffer] != made.shows:
+                made.encode(self.context, tensor_map, words[tensor_map.buffer])
 
     def node_params(self) -> KernelNodeParams:
         """The kernel as graphs take it."""
@@ -62,8 +64,11 @@ class PreparedKernel:
         config = self._config
         if config is None:
             config = self._config = self._configured()
+            self._given = byref(config), c_void_p(self.function.handle), self._parameters, None
         config.stream = stream.handle
-        self.context.driver.call("cuLaunchKernelEx", byref(config), self._handle, self._parameters, None)
+        code = self._launch(*self._given)
+        if code:
+            raise self.context.driver.failure(_LAUNCH, code)
 
     def _configured(self) -> LaunchConfig:
         launch, config = self.step.launch, LaunchConfig()
