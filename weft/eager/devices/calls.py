@@ -26,7 +26,7 @@ from ..tensor.tensor import Tensor, tensor_of, wrap
 from .copies import copy_elements
 from .memory import OnDevice, empty_on, uploaded
 from .programs import Call, known_call, operator_call, plan_call
-from .scalars import constant_on, filled
+from .scalars import constant_on, filled, unread_on
 from .told import tell_host
 
 # Functions that take tensors of several devices: results are where the first is, or on the device that is asked for.
@@ -263,7 +263,7 @@ def on_device(index: int, memory: Any) -> OnDevice:
         return memory
     array: Array = memory if isinstance(memory, np.ndarray) else np.asarray(memory)
     if array.base is not None and is_shape_alone(array):
-        return constant_on(index, np.zeros((), array.dtype)).broadcast(array.shape)
+        return unread_on(index, array.shape, array.dtype)
     return constant_on(index, array) if array.size == 1 else uploaded(index, array)
 
 

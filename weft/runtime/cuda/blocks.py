@@ -17,7 +17,7 @@ class Blocks:
     def __init__(self, context: Context, handle: int) -> None:
         self.context, self.handle, self.is_closed = context, handle, False
         self._by_size: dict[int, list[int]] = {}  # addresses; the size that was freed first is let go first
-        context.blocks.add(self)
+        context.blocks[handle] = self
 
     @property
     def nbytes(self) -> int:

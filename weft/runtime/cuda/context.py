@@ -143,7 +143,7 @@ class Context:
         self.default: Any = None  # its default stream, once that was asked for
         self.modules: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
         self.constants: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()  # by what they hold
-        self.blocks: weakref.WeakSet[Any] = weakref.WeakSet()  # freed memory that streams keep
+        self.blocks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # that streams keep
         self._lock = held_lock("table")
         self.allocated = self.most_allocated = self.direct = 0  # bytes: all, the most ever, those beside the pool
         handle, pointer = c_int(), c_void_p()
@@ -244,10 +244,17 @@ class Context:
             self.driver.call("cuMemPoolGetAttribute", self.pool, name, byref(kept))
         return kept.value + self.direct
 
+    @property
+    def kept(self) -> int:
+        """Bytes that streams keep and nobody uses."""
+        return sum([blocks.nbytes for reference in self.blocks.valuerefs() if (blocks := reference()) is not None])
+
     def trim(self) -> None:
         """Gives back what streams and the pool keep and nobody uses."""
-        for blocks in list(self.blocks):
-            blocks.let_go()
+        for reference in self.blocks.valuerefs():  # at once: another thread may make a stream meanwhile
+            blocks = reference()
+            if blocks is not None:
+                blocks.let_go()
         if self.pool is not None:
             self.synchronize()
             self.driver.call("cuMemPoolTrimTo", self.pool, 0)

@@ -100,7 +100,7 @@ class Pooled(_Ordered):
             try:
                 allocate(context, "cuMemAllocAsync", made, nbytes, self.stream.handle)
             except OutOfMemory:
-                if not any([blocks.nbytes for blocks in context.blocks]):
+                if not context.kept:
                     raise
                 context.trim()
                 allocate(context, "cuMemAllocAsync", made, nbytes, self.stream.handle)
