@@ -156,14 +156,18 @@ def test_streams_of_others_keep_nothing(fake):  # noqa: F811
     assert fake.calls.count("cuMemFreeAsync") == 1
 
 
-def test_what_is_given_while_all_goes_is_not_lost(fake):  # noqa: F811
-    """Another thread lets a size go between the look for it and the block's arrival."""
+@pytest.mark.parametrize("closes", [False, True])
+def test_what_is_given_while_all_goes_is_not_lost(fake, closes):  # noqa: F811
+    """Another thread lets a size go, or closes, between the look for it and the block's arrival."""
     kept = Blocks(platform().context(), 0)
 
     class Meanwhile(dict):
         def get(self, key):
             found = super().get(key)
-            self.pop(key, None)
+            if closes:
+                kept.is_closed = True
+            else:
+                self.pop(key, None)
             return found
 
     kept._by_size = Meanwhile({20: []})

@@ -1,6 +1,7 @@
 """What a call on small tensors of a GPU asks of the driver, when it is made again: one entry of the context, and what
 runs."""
 
+import sys
 import threading
 
 import numpy as np
@@ -68,7 +69,16 @@ def test_memory_of_another_stream_is_waited_for(gpu):
     assert weft.equal((made + 0).cpu(), wanted)
 
 
-def test_threads_call_at_once(gpu):
+@pytest.fixture
+def impatient():
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_threads_call_at_once(gpu, impatient):
     """A call's parameters are written and given to the driver by one thread at a time."""
     values = [there(3, 5) for _ in range(4)]
     wanted = [(value.cpu() + value.cpu()).tolist() for value in values]
