@@ -89,8 +89,9 @@ def microseconds(kernel, arrays, target) -> float:
     launch, stream, found = prepared(kernel, [memory.address for memory in held], target), current_stream(), []
     for _ in range(RUNS):
         start = time.perf_counter()
-        for _ in range(RUNS):
-            launch.launch(stream)
+        with stream.context:
+            for _ in range(RUNS):
+                launch.launch(stream)
         stream.synchronize()
         found.append((time.perf_counter() - start) / RUNS * 1e6)
     return min(found)

@@ -49,7 +49,7 @@ class StandIn(LaidOut):
     """Memory without values: an implementation of `Memory`. A view knows the stand-in it is seen through, and by which
     operator."""
 
-    __slots__ = ("_at", "_seen", "op", "params", "source", "storage")
+    __slots__ = ("_at", "_seen", "layout", "op", "params", "source", "storage")
 
     def __init__(
         self, layout: Array, storage: Storage, source: StandIn | None = None, op: Op | None = None, params: Any = None

@@ -97,7 +97,7 @@ class DeviceStep:
         places = [*new, *[known[name].address for name in ("past", "last", "keys", "values")]]
         assert code.launch is not None
         step = KernelStep(code.name, tuple(map(BufferRef, range(len(places)))), (), code.launch, 0.0)
-        return PreparedKernel(self._context, function, step, places.__getitem__)
+        return PreparedKernel(self._context, function, step, places)
 
     def __call__(self, ids: np.ndarray) -> np.ndarray:
         cache, count = self._cache, len(ids)

@@ -64,7 +64,7 @@ class StepThere(Prepared):
             return False
         alike = all([(m.shape, m.dtype) == (own[0].shape, own[0].dtype) for *_, own in self._members for m in own])
         dtypes = {memory.dtype for memory in memories}
-        apart = len({memory.start for memory in memories}) == len(memories) and all([m.size for m in memories])
+        apart = len({memory.address for memory in memories}) == len(memories) and all([m.size for m in memories])
         return alike and apart and dtypes <= {FLOAT32, FLOAT64} and len({memory.index for memory in memories}) == 1
 
     def _make(self) -> bool:

@@ -37,7 +37,7 @@ def prepared(kernel: Kernel, addresses: Sequence[int], target: CudaTarget | None
     assert code.launch is not None
     step = KernelStep(kernel.name, buffers, (), code.launch, maps=code.maps)
     with context:  # in which tensor maps are encoded
-        return PreparedKernel(context, function, step, lambda slot: addresses[slot])
+        return PreparedKernel(context, function, step, addresses)
 
 
 def run_on_gpu(kernel: Kernel, arrays: Sequence[Array], target: CudaTarget | None = None) -> None:
@@ -50,7 +50,8 @@ def run_on_gpu(kernel: Kernel, arrays: Sequence[Array], target: CudaTarget | Non
         memory.copyfrom(padded)
     launch = prepared(kernel, [memory.address for memory in held], target)
     if all(launch.step.launch.blocks):
-        launch.launch(stream)
+        with stream.context:
+            launch.launch(stream)
     stream.synchronize()
     for memory, array in zip(held, arrays):
         if array.nbytes:

@@ -13,7 +13,7 @@ from ...core.infer import infer_node
 from ...core.ir import Fact
 from ...core.op import Op
 from ...core.plan import Plan
-from ...runtime.cuda.context import platform
+from ...runtime.cuda.context import Context, platform
 from .. import native
 from ..autograd.modes import modes
 from ..autograd.view_writes import Clear, Pick
@@ -21,12 +21,12 @@ from ..dispatch import OpKernel, computed, is_shape_alone, kernel_of
 from ..functions.around import Args, Kwargs, Rest
 from ..recording import StandIn
 from ..tensor.device import CPU, device, located
-from ..tensor.memory import Array, array_of, index_of, start_of
+from ..tensor.memory import Array, array_of, index_of
 from ..tensor.tensor import Tensor, tensor_of, wrap
 from .copies import copy_elements
-from .memory import OnDevice, empty_on, laid_out, uploaded
+from .memory import OnDevice, empty_on, uploaded
 from .programs import Call, known_call, operator_call, plan_call
-from .scalars import constant_on, filled
+from .scalars import constant_on, filled, unread_on
 from .told import tell_host
 
 # Functions that take tensors of several devices: results are where the first is, or on the device that is asked for.
@@ -38,42 +38,42 @@ class Calls:
     """What takes operators while a function runs on tensors of a device."""
 
     records = False  # autograd's graph is made as ever
+    inside = True
 
     def add(self, op: Op, params: Any, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Applies an operator, as dispatch does."""
         memories = [tensor._array for tensor in inputs]
-        index, kernel = index_of(memories), kernel_of(op)
-        if index is None:
-            return computed(kernel, params, inputs)
-        context = platform().context(index)
+        context = _context_of(memories)
+        if context is None:
+            return computed(kernel_of(op), params, inputs)
+        index = context.index
         try:
             call = known_call((op, params), memories, context)
         except TypeError:  # attributes without a hash
-            return self._hosted(kernel, params, inputs, index)
+            return self._hosted(kernel_of(op), params, inputs, index)
         if call is None:
             if any([memory.dtype.kind == "c" for memory in memories]):
-                return self._hosted(kernel, params, inputs, index)
+                return self._hosted(kernel_of(op), params, inputs, index)
             facts = _inferred(op, params, inputs)
             if all([0 in (fact.shape or ()) for fact in facts]):
                 return [wrap(empty_on(index, fact.shape, fact.dtype)) for fact in facts]  # type: ignore[arg-type]
-        placed = [on_device(index, memory) for memory in memories]
-        call = call or operator_call(op, params, placed, context)
-        given = _readable(placed, call)
-        made = call.run(given)
-        if kernel.mutates:
-            _write_back([(inputs[place], given[place]) for place in op.mutates_of(params)])
-        return [wrap(memory) for memory in made]
+            call = operator_call(op, params, [on_device(index, memory) for memory in memories], context)
+        given = _readable(memories, call)
+        made = [wrap(memory) for memory in call.run(given)]
+        if call.writes:
+            _write_back([(inputs[place], given[place]) for place in call.writes])
+        return made
 
     def fused(self, plan: Plan, tensors: Sequence[Tensor]) -> list[Tensor] | None:
         """The results of the steps of a plan in one go, of which none is a leaf; None where they go one by one."""
-        index = index_of([tensor._array for tensor in tensors])
-        if index is None or plan in _APART or any([tensor._array.dtype.kind == "c" for tensor in tensors]):
+        context = _context_of([tensor._array for tensor in tensors])
+        if context is None or plan in _APART or any([tensor._array.dtype.kind == "c" for tensor in tensors]):
             return None
-        memories = [on_device(index, tensor._array) for tensor in tensors]
+        memories = [on_device(context.index, tensor._array) for tensor in tensors]
         if not all([memory.size for memory in memories]):
             return None
         try:
-            call = plan_call(plan, memories, platform().context(index))
+            call = plan_call(plan, memories, context)
         except Error:  # what is wrong, the steps will tell
             _APART.add(plan)
             return None
@@ -132,9 +132,8 @@ class Calls:
         if not isinstance(source, OnDevice):
             return kind.values(source, region)  # type: ignore[attr-defined]
         words = filled(source.index, (-(-region.bytes // 8),), np.dtype(np.int64), 0)
-        at = start_of(words.layout)
         whole, part = (
-            OnDevice(laid_out(at + start, shape, dtype, strides), words.owner, words)
+            words.part(shape, dtype, start, strides)
             for start, shape, dtype, strides in (
                 (region.base_start, region.base_shape, region.base_dtype, region.base_strides),
                 (region.start, region.shape, region.dtype, region.strides),
@@ -178,9 +177,7 @@ def around(name: str, rest: Rest, args: Args, kwargs: Kwargs) -> Any:
     trace = modes.trace
     if trace is not None and getattr(trace, "inside", True):
         return rest(args, kwargs)
-    tensors = tensors_in(args)
-    if kwargs:
-        tensors += tensors_in(tuple(kwargs.values()))
+    tensors = tensors_in((*args, *kwargs.values()) if kwargs else args)
     index, is_alike = _where(tensors)
     if index is None:
         return rest(args, kwargs)
@@ -207,7 +204,8 @@ def _where(tensors: Sequence[Tensor]) -> tuple[int | None, bool]:
     """The device that some tensors are on, if one is, and whether all are there."""
     found, is_alike = None, True
     for tensor in tensors:
-        number = index_of((tensor._array,))
+        memory: Any = tensor._array
+        number = None if type(memory) is np.ndarray else getattr(memory, "index", None)
         if number is None:
             is_alike = False
         elif found is None:
@@ -224,7 +222,7 @@ def _asks_for_host(kwargs: Kwargs) -> bool:
 
 def bring(made: Any, index: int) -> None:
     """Has results that the host computed on the device of the others."""
-    for tensor in tensors_in((made,)):
+    for tensor in (made,) if type(made) is Tensor else tensors_in((made,)):
         memory = tensor._array
         if type(memory) is np.ndarray or (isinstance(memory, StandIn) and memory.index is None):
             modes.trace.bring(tensor, index)
@@ -264,8 +262,8 @@ def on_device(index: int, memory: Any) -> OnDevice:
             )
         return memory
     array: Array = memory if isinstance(memory, np.ndarray) else np.asarray(memory)
-    if is_shape_alone(array):
-        return constant_on(index, np.zeros((), array.dtype)).broadcast(array.shape)
+    if array.base is not None and is_shape_alone(array):
+        return unread_on(index, array.shape, array.dtype)
     return constant_on(index, array) if array.size == 1 else uploaded(index, array)
 
 
@@ -287,14 +285,24 @@ def write(target: Any, values: Any) -> None:
 _APART: set[Plan] = set()  # plans whose steps go one by one
 
 
-def _readable(memories: Sequence[OnDevice], call: Call) -> list[OnDevice]:
-    """Memory as kernels read it."""
-    return [m.dense() if number in call.read else _unread(m) for number, m in enumerate(memories)]
+def _context_of(memories: Sequence[Any]) -> Context | None:
+    """That of the device that memory is on, if some is."""
+    for memory in memories:
+        if type(memory) is OnDevice:
+            found: Context = memory.owner.context
+            return found
+    index = index_of(memories)
+    return None if index is None else platform().context(index)
 
 
-def _unread(memory: OnDevice) -> OnDevice:
-    """Memory of which nothing but the shape is asked."""
-    return OnDevice(laid_out(memory.address, memory.shape, memory.dtype), memory.owner, memory)
+def _readable(memories: Sequence[Any], call: Call) -> list[OnDevice]:
+    """Memory as kernels read it: on the device, in order. Of some of it nothing but the shape is asked."""
+    found, context = [], call.context
+    for number, memory in enumerate(memories):
+        if type(memory) is not OnDevice or memory.owner.context is not context:
+            memory = on_device(context.index, memory)
+        found.append(memory if memory.is_dense or number not in call.read else memory.copy())
+    return found
 
 
 def _inferred(op: Op, params: Any, inputs: Sequence[Tensor]) -> Sequence[Fact]:

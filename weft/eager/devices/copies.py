@@ -13,8 +13,8 @@ from ...base.plan import BufferRef, KernelStep, Launch
 from ...runtime.addresses import address_of
 from ...runtime.cuda.context import Context
 from ...runtime.cuda.graph import PreparedKernel
-from ...runtime.cuda.memory import Borrowed
-from ...runtime.cuda.stream import Event, Stream, current_stream
+from ...runtime.cuda.memory import Borrowed, DeviceMemory
+from ...runtime.cuda.stream import Event, Stream, stream_in
 from ..tensor.memory import Array
 from ..tensor.storage import byte_bounds
 from . import kernels
@@ -59,34 +59,46 @@ def walk_of(target: Array, source: Array) -> Walk:
 
 def copy_elements(target: Any, source: Any) -> None:
     """Copies elements of memory of one device, of one shape and dtype."""
-    if not target.size:
+    nbytes = target.nbytes
+    if not nbytes:
         return
-    if _overlap(target.layout, source.layout):
-        if target.address == source.address and target.strides == source.strides:
+    in_order = target.is_dense and source.is_dense
+    if _overlap(target, source, nbytes if in_order else None):
+        if target.address == source.address and (in_order or target.strides == source.strides):
             return
         source = source.copy()
     context: Context = target.owner.context
-    walk, stream = walk_of(target.layout, source.layout), current_stream(context.index)
-    target.owner.ready_on(stream)
-    source.owner.ready_on(stream)
     with context:
-        if walk.is_plain:
-            context.driver.call("cuMemcpyDtoDAsync_v2", target.address, source.address, target.nbytes, stream.handle)
+        stream = stream_in(context)
+        shared = begun((target, source), stream)
+        walk = None if in_order else walk_of(target.layout, source.layout)
+        if walk is None or walk.is_plain:
+            context.driver.call("cuMemcpyDtoDAsync_v2", target.address, source.address, nbytes, stream.handle)
         else:
             _prepared(context, walk, target.layout, source.layout).launch(stream)
-    used((target, source), stream)
+        used(shared, stream)
 
 
 _held: deque[tuple[Event, list[Borrowed]]] = deque()  # memory of other libraries, until what uses it has ended
 
 
-def used(memories: Sequence[Any], stream: Stream) -> None:
-    """Takes notice that a stream was given something that uses memory."""
-    borrowed: list[Borrowed] = []
+def begun(memories: Sequence[Any], stream: Stream) -> list[DeviceMemory]:
+    """Has a stream wait for what others do with memory that it is to use; the owners of what is not its alone, which
+    `used` is told."""
+    shared = []
     for memory in memories:
-        memory.owner.used_on(stream)
-        if isinstance(memory.owner, Borrowed):
-            borrowed.append(memory.owner)
+        owner: DeviceMemory = memory.owner
+        if not owner.is_alone_on(stream):
+            owner.ready_on(stream)
+            shared.append(owner)
+    return shared
+
+
+def used(shared: Sequence[DeviceMemory], stream: Stream) -> None:
+    """Takes notice that a stream was given something that uses memory."""
+    for owner in shared:
+        owner.used_on(stream)
+    borrowed = [owner for owner in shared if isinstance(owner, Borrowed)] if shared else None
     if borrowed:
         while _held and _held[0][0].query():
             _held.popleft()
@@ -100,8 +112,11 @@ def forget() -> None:
         _held.popleft()
 
 
-def _overlap(target: Array, source: Array) -> bool:
-    return np.may_share_memory(target, source)
+def _overlap(target: Any, source: Any, stretch: int | None) -> bool:
+    """Whether some bytes may be of both; of elements in order, it is told how many bytes they are."""
+    if stretch is not None:
+        return bool(-stretch < target.address - source.address < stretch)
+    return np.may_share_memory(target.layout, source.layout)
 
 
 def copy_kernel_of(context: Context, target: Any, source: Any) -> PreparedKernel:
@@ -118,4 +133,4 @@ def _prepared(context: Context, walk: Walk, target: Array, source: Array) -> Pre
     scalars: Sequence[int] = (total, *spans, *starts, *walk.extents, *walk.into, *walk.out_of)
     launch = Launch((-(-total // kernels.THREADS), 1, 1), (kernels.THREADS, 1, 1))
     step = KernelStep(function.name, (BufferRef(0), BufferRef(1)), tuple(scalars), launch, 0.0)
-    return PreparedKernel(context, function, step, lambda slot: ends[slot][0])
+    return PreparedKernel(context, function, step, [low for low, _ in ends])

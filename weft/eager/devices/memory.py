@@ -4,7 +4,9 @@ reads: views of it are views of the memory."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from ctypes import c_ubyte
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,20 +27,47 @@ from .told import tell_host
 
 class OnDevice(LaidOut):
     """Elements in the memory of a device: an implementation of `Memory`. `owner` keeps the memory, and knows which
-    streams use it; a view knows the memory it is a part of by `base`."""
+    streams use it; a view knows the memory it is a part of by `base`. Without a layout they are all that the owner has,
+    in order: that takes an array only where somebody looks at it as one. `address` is what kernels are given: of no
+    elements, that of the memory they are none of. `is_dense` says whether elements lie in order, from an address that
+    kernels read by vectors."""
 
-    __slots__ = ("base", "owner")
+    __slots__ = ("_layout", "address", "base", "dtype", "is_dense", "owner", "shape")
     __array_ufunc__ = None  # numpy leaves it alone
 
-    def __init__(self, layout: Array, owner: Any, base: OnDevice | None = None) -> None:
-        self.layout, self.owner, self.base = layout, owner, base
+    def __init__(
+        self,
+        owner: Any,
+        shape: tuple[int, ...],
+        dtype: DType,
+        layout: Array | None = None,
+        base: OnDevice | None = None,
+    ) -> None:
+        self.owner, self.shape, self.dtype, self._layout, self.base = owner, shape, dtype, layout, base
+        if layout is None:
+            self.address, self.is_dense = owner.address, True
+        elif layout.size:
+            self.address = address = address_of(layout)
+            self.is_dense = layout.flags.c_contiguous and address % _ALIGNMENT == 0
+        else:
+            self.address, self.is_dense = getattr(owner, "address", 0), True
+
+    @property
+    def layout(self) -> Array:
+        """Where the elements are, as an array."""
+        found = self._layout
+        if found is None:
+            found = self._layout = laid_out(self.address, self.shape, self.dtype)
+        return found
 
     # What tensors ask of memory.
 
-    storage = property(lambda self: self.owner)
-    index = property(lambda self: self.owner.context.index)
+    storage = property(attrgetter("owner"))
+    index = property(attrgetter("owner.context.index"))
     device = property(lambda self: numbered(self.owner.context.index))
-    address = property(lambda self: address_of(self.layout))
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: prod(self.shape))
+    nbytes = property(lambda self: prod(self.shape) * self.dtype.itemsize)
 
     def __getitem__(self, index: Any) -> OnDevice:
         return self._view(self.layout[index])
@@ -88,7 +117,7 @@ class OnDevice(LaidOut):
         return made
 
     def _view(self, seen: Array) -> OnDevice:
-        return OnDevice(seen, self.owner, self)
+        return OnDevice(self.owner, seen.shape, seen.dtype, seen, self)
 
     # Elements.
 
@@ -98,16 +127,6 @@ class OnDevice(LaidOut):
         copy_elements(made, self)
         return made
 
-    @property
-    def start(self) -> int:
-        """The address that kernels are given: of no elements, that of the memory they are none of."""
-        return self.address if self.size else getattr(self.owner, "address", 0)
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether elements lie in order, from an address that kernels read by vectors."""
-        return not self.size or (self.layout.flags.c_contiguous and self.address % _ALIGNMENT == 0)
-
     def dense(self) -> OnDevice:
         """Itself where elements lie as kernels read them, else a copy."""
         return self if self.is_dense else self.copy()
@@ -115,7 +134,7 @@ class OnDevice(LaidOut):
     def as_array(self) -> DeviceArray:
         """The same memory as the runtime has it."""
         read_only = not self.layout.flags.writeable
-        return DeviceArray(self.owner, self.start, self.shape, self.dtype, self.strides, read_only)
+        return DeviceArray(self.owner, self.address, self.shape, self.dtype, self.strides, read_only)
 
     def read(self) -> Array:
         """A copy of the elements on the host, when all is done that they wait for."""
@@ -161,14 +180,14 @@ def stream_on(index: int) -> Stream:
 
 def over(array: DeviceArray) -> OnDevice:
     """The memory of an array of the runtime."""
-    owner = array.memory
-    return OnDevice(laid_out(array.address, array.shape, array.dtype, array.strides, array.read_only), owner)
+    layout = laid_out(array.address, array.shape, array.dtype, array.strides, array.read_only)
+    return OnDevice(array.memory, layout.shape, layout.dtype, layout)
 
 
 def empty_on(index: int, shape: Sequence[int], dtype: DType) -> OnDevice:
     """New memory, whose elements are not set."""
-    made = device_empty(shape, dtype, stream_on(index))
-    return OnDevice(laid_out(made.address, made.shape, dtype), made.memory)
+    made = device_empty([int(extent) for extent in shape], dtype, stream_on(index))
+    return OnDevice(made.memory, made.shape, made.dtype)
 
 
 def uploaded(index: int, array: Array) -> OnDevice:
@@ -176,13 +195,6 @@ def uploaded(index: int, array: Array) -> OnDevice:
     made = empty_on(index, array.shape, array.dtype)
     made.as_array().copyfrom(np.asarray(array))
     return made
-
-
-class _Addresses:
-    """Some bytes at an address, for numpy."""
-
-    def __init__(self, address: int, nbytes: int, read_only: bool) -> None:
-        self.__array_interface__ = {"data": (address, read_only), "shape": (nbytes,), "typestr": "|u1", "version": 3}
 
 
 def laid_out(
@@ -196,5 +208,7 @@ def laid_out(
     spans = [] if strides is None else [(n - 1) * step for n, step in zip(extents, strides)]
     before = -sum(span for span in spans if span < 0)
     after = sum(span for span in spans if span > 0) + dtype.itemsize if strides is not None else count * dtype.itemsize
-    memory = np.asarray(_Addresses(address - before, before + after, read_only))
-    return np.ndarray(extents, dtype, memory, before, strides)
+    memory: Any = (c_ubyte * (before + after)).from_address(address - before)
+    made: Array = np.ndarray(extents, dtype, memory, before, strides)
+    made.flags.writeable = not read_only
+    return made

@@ -26,11 +26,11 @@ from ...runtime.cuda.context import Context
 from ...runtime.cuda.executor import CudaExecutor
 from ...runtime.cuda.graph import PreparedKernel, runs
 from ...runtime.cuda.memory import Pooled
-from ...runtime.cuda.stream import current_stream
+from ...runtime.cuda.stream import stream_in
 from ...runtime.cuda.workspace import Loaded
 from ...runtime.program import Program
-from .copies import used
-from .memory import OnDevice, laid_out, over
+from .copies import begun, used
+from .memory import OnDevice, over
 from .told import tell_host
 
 OPT_LEVEL = 3
@@ -42,7 +42,9 @@ class Call:
     """What runs an operator on arrays of certain shapes and dtypes. Kernels are launched one by one, for a graph of a
     few would cost more; a program with steps of the host runs as those of models do."""
 
-    def __init__(self, executor: CudaExecutor) -> None:
+    def __init__(self, executor: CudaExecutor, writes: Sequence[int] = ()) -> None:
+        """`writes` are the inputs that the operator changes."""
+        self.writes = writes
         self.executor, self.context = executor, executor.loaded.context
         plan, program = executor.program.plan, executor.program
         self.hosted = tuple(str(step.attrs["op"]) for step in plan.steps if isinstance(step, HostStep))
@@ -54,7 +56,7 @@ class Call:
             [number for number, slot in enumerate(plan.slots) if slot.role == role]
             for role in ("input", "output", "constant")
         )
-        self.read = frozenset(place for place, number in enumerate(self._inputs) if number in used)
+        self.read = frozenset(place for place, number in enumerate(self._inputs) if number in used or self.hosted)
         self._arena = [(number, known(slot.offset)) for number, slot in enumerate(plan.slots) if slot.role == "arena"]
         self._arena_bytes = known(plan.arena_bytes)
         self._addresses = [0] * len(plan.slots)
@@ -68,37 +70,38 @@ class Call:
         """The outputs for elements that lie in order. What is written to inputs is written there."""
         if self.hosted:
             return self._run_hosted(memories)
-        stream = current_stream(self.context.index)
-        with self.context:
-            made = [Pooled(stream, nbytes) for _, _, nbytes in self.outputs]
+        with self.context as context:
+            stream = stream_in(context)
+            made = [OnDevice(Pooled(stream, nbytes), shape, dtype) for shape, dtype, nbytes in self.outputs]
             scratch = Pooled(stream, self._arena_bytes) if self._arena else None
-            for memory in memories:
-                memory.owner.ready_on(stream)
+            shared = begun(memories, stream)
             with self._turn:
-                self._place(memories, made, scratch)
-                for kernel in self._kernels or ():
+                for kernel in self._placed(memories, made, scratch):
                     kernel.launch(stream)
-        used(memories, stream)
-        return [OnDevice(laid_out(m.address, shape, dtype), m) for m, (shape, dtype, _) in zip(made, self.outputs)]
+            used(shared, stream)
+        return made
 
-    def _place(self, memories: Sequence[OnDevice], made: Sequence[Pooled], scratch: Pooled | None) -> None:
-        """Has kernels use memory where it is in this call."""
+    def _placed(
+        self, memories: Sequence[OnDevice], made: Sequence[OnDevice], scratch: Pooled | None
+    ) -> Sequence[PreparedKernel]:
+        """The kernels, which use memory where it is in this call."""
         addresses = self._addresses
         for number, memory in zip(self._inputs, memories):
-            addresses[number] = memory.start
+            addresses[number] = memory.address
         for number, output in zip(self._outputs, made):
             addresses[number] = output.address
-        for number, offset in self._arena if scratch is not None else ():
-            addresses[number] = scratch.address + offset  # type: ignore[union-attr]
+        if scratch is not None:
+            for number, offset in self._arena:
+                addresses[number] = scratch.address + offset
         if self._kernels is None:
             functions = self.executor.loaded.functions
             self._kernels = [
-                PreparedKernel(self.context, functions[step.kernel], step, addresses.__getitem__)
-                for step in self._steps
+                PreparedKernel(self.context, functions[step.kernel], step, addresses) for step in self._steps
             ]
         else:
             for kernel in self._kernels:
-                kernel.place(addresses.__getitem__)
+                kernel.place(addresses)
+        return self._kernels
 
     def _run_hosted(self, memories: Sequence[OnDevice]) -> list[OnDevice]:
         for name in self.hosted:
@@ -124,14 +127,21 @@ subscribe(lambda op, name: forget())  # a rule of an operator may be another one
 
 def known_call(what: Hashable, memories: Sequence[Any], context: Context) -> Call | None:
     """What runs an operator with its attributes, or a plan, on inputs of these shapes and dtypes, if that is there."""
-    return _calls.get((what, tuple([(memory.shape, memory.dtype) for memory in memories]), context))
+    return _calls.get(_key(what, memories, context))
+
+
+def _key(what: Hashable, memories: Sequence[Any], context: Context) -> Hashable:
+    key: list[Hashable] = [what, context]
+    for memory in memories:
+        key += memory.shape, memory.dtype
+    return tuple(key)
 
 
 def operator_call(op: Op, params: Any, memories: Sequence[OnDevice], context: Context) -> Call:
     """What runs an operator on inputs of these shapes and dtypes."""
     step = Step(op, params, tuple(range(len(memories))), op.outputs_of(params))
     plan = Plan((step,), tuple(range(len(memories), len(memories) + step.outputs)))
-    return _new((op, params), plan, memories, context)
+    return _new((op, params), plan, memories, context, op.mutates_of(params) if Op.mutates.contains(op) else ())
 
 
 def plan_call(plan: Plan, memories: Sequence[OnDevice], context: Context) -> Call:
@@ -139,13 +149,15 @@ def plan_call(plan: Plan, memories: Sequence[OnDevice], context: Context) -> Cal
     return known_call(plan, memories, context) or _new(plan, plan, memories, context)
 
 
-def _new(what: Hashable, plan: Plan, memories: Sequence[OnDevice], context: Context) -> Call:
+def _new(
+    what: Hashable, plan: Plan, memories: Sequence[OnDevice], context: Context, writes: Sequence[int] = ()
+) -> Call:
     facts = tuple([(memory.shape, memory.dtype) for memory in memories])
     with _making:
-        return _calls.find((what, facts, context), lambda: _made(what, plan, facts, context))
+        return _calls.find(_key(what, memories, context), lambda: _made(what, plan, facts, context, writes))
 
 
-def _made(what: Hashable, plan: Plan, facts: Any, context: Context) -> Call:
+def _made(what: Hashable, plan: Plan, facts: Any, context: Context, writes: Sequence[int]) -> Call:
     shapes = {f"in{number}": shape for number, (shape, _) in enumerate(facts)}
     executor = None
     if all([_may_be_open(step.op) for step in plan.steps]):
@@ -156,7 +168,7 @@ def _made(what: Hashable, plan: Plan, facts: Any, context: Context) -> Call:
     if executor is None:
         executor = executor_alone(plan, facts, context)
     assert isinstance(executor, CudaExecutor)
-    return Call(executor)
+    return Call(executor, writes)
 
 
 def executor_alone(plan: Plan, facts: Sequence[Any], context: Context) -> CudaExecutor:

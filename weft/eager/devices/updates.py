@@ -27,7 +27,7 @@ class InPlace:
         self.index = next(leaf.index for leaf in leaves if leaf is not None)
         self.executor = executor_alone(plan, facts, platform().context(self.index))
         self.is_possible = _is_in_order(self.executor.program, into)
-        self.fixed = {number: Place(leaf.start, leaf.owner) for number, leaf in enumerate(leaves) if leaf is not None}
+        self.fixed = {number: Place(leaf.address, leaf.owner) for number, leaf in enumerate(leaves) if leaf is not None}
         self.fixed |= {len(leaves) + result: self.fixed[leaf] for result, leaf in enumerate(into)}
 
     def repeated(self) -> Repeated:
@@ -37,7 +37,7 @@ class InPlace:
 
 def places_of(memories: Mapping[int, Any]) -> dict[int, Place]:
     """Where memory of a device begins, which must be dense."""
-    return {number: Place(memory.start, memory.owner) for number, memory in memories.items()}
+    return {number: Place(memory.address, memory.owner) for number, memory in memories.items()}
 
 
 def _is_in_order(program: Program, into: Sequence[int]) -> bool:

@@ -43,17 +43,17 @@ class Memory(Protocol):
 class LaidOut:
     """The base of memory that says by an array nobody reads where its elements are."""
 
-    __slots__ = ("layout",)
-    layout: Array
+    __slots__ = ()
+    layout: Any  # an array
 
-    shape = property(lambda self: self.layout.shape)
-    strides = property(lambda self: self.layout.strides)
-    dtype = property(lambda self: self.layout.dtype)
-    ndim = property(lambda self: self.layout.ndim)
-    size = property(lambda self: self.layout.size)
-    itemsize = property(lambda self: self.layout.itemsize)
-    nbytes = property(lambda self: self.layout.nbytes)
-    flags = property(lambda self: self.layout.flags)
+    shape: Any = property(attrgetter("layout.shape"))  # without a frame of Python, as `answer` is
+    strides = property(attrgetter("layout.strides"))
+    dtype: Any = property(attrgetter("layout.dtype"))
+    ndim = property(attrgetter("layout.ndim"))
+    size = property(attrgetter("layout.size"))
+    itemsize = property(attrgetter("layout.itemsize"))
+    nbytes = property(attrgetter("layout.nbytes"))
+    flags = property(attrgetter("layout.flags"))
 
 
 class ForeignMemory:

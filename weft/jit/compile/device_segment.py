@@ -147,4 +147,4 @@ class _Space:
 
 
 def _place(memory: OnDevice) -> Place:
-    return Place(memory.start, memory.owner)
+    return Place(memory.address, memory.owner)

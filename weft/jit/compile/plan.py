@@ -42,7 +42,7 @@ class Buffer:
         while isinstance(self.owner, np.ndarray) and self.owner.base is not None:
             self.owner = self.owner.base
         self.owner = getattr(self.owner, "owner", self.owner)  # of memory of a device
-        self.address: int = address_of(self.array) if isinstance(self.array, np.ndarray) else self.array.start
+        self.address: int = address_of(self.array) if isinstance(self.array, np.ndarray) else self.array.address
         self.count, self.owner_count = getrefcount(self.array), getrefcount(self.owner)
 
 

@@ -30,6 +30,8 @@ _ATTRIBUTES = {
     "has_pools": 115,
 }
 _MAJOR, _MINOR = 75, 76
+_PUSH, _POP = "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"
+_NOWHERE = byref(c_void_p())  # where a handle goes that nobody reads
 _RELEASE_THRESHOLD, _RESERVED, _RESERVED_MOST = 4, 5, 6
 
 
@@ -88,9 +90,10 @@ class Platform:
 
     def context(self, index: int | None = None) -> Context:
         """That of a device by its number, or of the one that the thread works on."""
-        number = self.local.device if index is None else self.checked(index)
+        number = self.local.device if index is None else index
         found = self._contexts.get(number)
-        if found is None:
+        if found is None or type(number) is not int:
+            number = self.checked(number)
             with self._lock:
                 found = self._contexts.get(number)
                 if found is None:
@@ -127,7 +130,6 @@ class _PerThread(threading.local):
         self.device = 0
         self.streams: dict[int, Any] = {}
         self.contexts: list[Context] = []  # those that are entered
-        self.pushed: list[bool] = []  # whether each context that is entered had to be made the current one
         self.entered: list[tuple[int, Any]] = []  # device and stream before each stream that is entered
 
 
@@ -137,9 +139,11 @@ class Context:
     def __init__(self, platform: Platform, index: int) -> None:
         self.platform, self.index, self.driver = platform, index, platform.driver
         self._local = platform.local
+        self._push, self._pop = (self.driver.entry(name) for name in (_PUSH, _POP))
         self.default: Any = None  # its default stream, once that was asked for
         self.modules: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
         self.constants: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()  # by what they hold
+        self.blocks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # that streams keep
         self._lock = held_lock("table")
         self.allocated = self.most_allocated = self.direct = 0  # bytes: all, the most ever, those beside the pool
         handle, pointer = c_int(), c_void_p()
@@ -159,6 +163,9 @@ class Context:
 
     def close(self) -> None:
         """Gives the context back; it goes on as long as another library has it."""
+        if self.blocks:
+            with suppress(Error):
+                self.trim()
         self.driver.call("cuDevicePrimaryCtxRelease_v2", self._device)
 
     @property
@@ -168,27 +175,22 @@ class Context:
 
     def __enter__(self) -> Context:
         entered = self._local.contexts
-        if entered and entered[-1] is self:  # inside of a block of its own it is the current one already
-            self._local.pushed.append(False)
-        else:
-            self._make_current()
+        if not entered or entered[-1] is not self:  # inside of a block of its own it is the current one already
+            if self.platform.process != os.getpid():
+                raise forked()
+            code = self._push(self.pointer)
+            if code:
+                raise self.driver.failure(_PUSH, code)
         entered.append(self)
         return self
 
-    def _make_current(self) -> None:
-        if not self.is_usable:
-            raise forked()
-        current = c_void_p()
-        self.driver.call("cuCtxGetCurrent", byref(current))
-        push = current.value != self.pointer
-        if push:
-            self.driver.call("cuCtxPushCurrent_v2", self.pointer)
-        self._local.pushed.append(push)
-
     def __exit__(self, *raised: object) -> None:
-        self._local.contexts.pop()
-        if self._local.pushed.pop():
-            self.driver.call("cuCtxPopCurrent_v2", byref(c_void_p()))
+        entered = self._local.contexts
+        entered.pop()
+        if not entered or entered[-1] is not self:
+            code = self._pop(_NOWHERE)
+            if code:
+                raise self.driver.failure(_POP, code)
 
     def dispose(self, name: str, *arguments: Any) -> None:
         """Destroys something from a finaliser, in which nobody could take an error; a forked process has nothing to
@@ -221,9 +223,11 @@ class Context:
     def count(self, nbytes: int, direct: bool) -> None:
         """Takes notice of bytes that are allocated, or, below zero, freed."""
         with self._lock:
-            self.allocated += nbytes
-            self.direct += nbytes if direct else 0
-            self.most_allocated = max(self.most_allocated, self.allocated)
+            self.allocated = allocated = self.allocated + nbytes
+            if direct:
+                self.direct += nbytes
+            if allocated > self.most_allocated:
+                self.most_allocated = allocated
 
     def memory(self) -> tuple[int, int]:
         """Bytes that are free on the device, and all."""
@@ -240,8 +244,17 @@ class Context:
             self.driver.call("cuMemPoolGetAttribute", self.pool, name, byref(kept))
         return kept.value + self.direct
 
+    @property
+    def kept(self) -> int:
+        """Bytes that streams keep and nobody uses."""
+        return sum([blocks.nbytes for reference in self.blocks.valuerefs() if (blocks := reference()) is not None])
+
     def trim(self) -> None:
-        """Gives back what the pool keeps and nobody uses."""
+        """Gives back what streams and the pool keep and nobody uses."""
+        for reference in self.blocks.valuerefs():  # at once: another thread may make a stream meanwhile
+            blocks = reference()
+            if blocks is not None:
+                blocks.let_go()
         if self.pool is not None:
             self.synchronize()
             self.driver.call("cuMemPoolTrimTo", self.pool, 0)

@@ -148,35 +148,26 @@ class Driver:
 
     def __init__(self, library: Any) -> None:
         self.library = library
-        self._functions: dict[str, Any] = {}
+        self._functions = _Typed(library)
 
     def has(self, name: str) -> bool:
         """Whether the driver is new enough to have an entry point."""
         return hasattr(self.library, name)
 
+    def entry(self, name: str) -> Any:
+        """An entry point that is called over and over: what it gives is a code, which the caller looks at."""
+        return self._functions[name]
+
     def code(self, name: str, *arguments: Any) -> int:
         """Calls an entry point, and gives its code."""
-        function = self._functions.get(name)
-        if function is None:
-            function = self._functions[name] = self._typed(name)
-        code: int = function(*arguments)
+        code: int = self._functions[name](*arguments)
         return code
 
     def call(self, name: str, *arguments: Any) -> None:
         """Calls an entry point, and raises unless that went well."""
-        code = self.code(name, *arguments)
+        code = self._functions[name](*arguments)
         if code:
             raise self.failure(name, code)
-
-    def _typed(self, name: str) -> Any:
-        try:
-            function = getattr(self.library, name)
-        except AttributeError:
-            raise Unsupported(
-                f"the driver has no {name}", why="it is older than CUDA 12", hint="install a newer driver"
-            ) from None
-        function.argtypes, function.restype = SIGNATURES[name], c_int
-        return function
 
     def failure(self, name: str, code: int) -> Error:
         """The error that a code of an entry point is."""
@@ -202,6 +193,25 @@ class Driver:
             if self.code(name, code, ctypes.byref(text)) == 0 and text.value:
                 words.append(text.value.decode())
         return ": ".join(words) or f"error {code}"
+
+
+class _Typed(dict[str, Any]):
+    """The entry points of a library that were asked for, with their types."""
+
+    def __init__(self, library: Any) -> None:
+        super().__init__()
+        self._library = library
+
+    def __missing__(self, name: str) -> Any:
+        try:
+            function = getattr(self._library, name)
+        except AttributeError:
+            raise Unsupported(
+                f"the driver has no {name}", why="it is older than CUDA 12", hint="install a newer driver"
+            ) from None
+        function.argtypes, function.restype = SIGNATURES[name], c_int
+        self[name] = function
+        return function
 
 
 def found_driver() -> Driver:

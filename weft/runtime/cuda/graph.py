@@ -4,7 +4,7 @@ before the one ahead of it ends. Addresses can be exchanged without a new graph.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import byref, c_uint64, c_void_p, pointer
 
 from ...base.errors import InvalidValue
@@ -15,36 +15,41 @@ from .module import Function
 from .stream import Event, Stream
 from .tensor_maps import EncodedMap
 
+_LAUNCH = "cuLaunchKernelEx"
 _CLUSTER = 4  # a launch attribute
 _PROGRAMMATIC = 1  # the kind of edge, and the port of a kernel that lets others start
-Address = Callable[[int], int]  # of a slot
+Addresses = Sequence[int] | Mapping[int, int]  # of slots
 
 
 class PreparedKernel:
     """A step with its parameters in the memory that the driver reads them from: an address for each buffer, then the
     scalars, then tensor maps."""
 
-    def __init__(self, context: Context, function: Function, step: KernelStep, address: Address) -> None:
+    def __init__(self, context: Context, function: Function, step: KernelStep, addresses: Addresses) -> None:
         self.context, self.function, self.step = context, function, step
         launch = step.launch
         function.allow(launch.shared, launch.cluster)
+        self._launch = context.driver.entry(_LAUNCH)
         count = len(step.buffers) + len(step.scalars)
         self._config: LaunchConfig | None = None
+        self._buffers = [(number, ref.slot, known(ref.offset)) for number, ref in enumerate(step.buffers)]
         self._words = (c_uint64 * max(count, 1))()
-        self._maps = [EncodedMap() for _ in step.maps]
+        self._maps = [(EncodedMap(), tensor_map) for tensor_map in step.maps]
         first = ctypes.addressof(self._words)
-        places = [first + 8 * number for number in range(count)] + [made.address for made in self._maps]
+        places = [first + 8 * number for number in range(count)] + [made.address for made, _ in self._maps]
         self._parameters = (c_void_p * max(len(places), 1))(*places)
         for number, scalar in enumerate(step.scalars):
             self._words[len(step.buffers) + number] = known(scalar) & (2**64 - 1)
-        self.place(address)
+        self.place(addresses)
 
-    def place(self, address: Address) -> None:
+    def place(self, addresses: Addresses) -> None:
         """Has the buffers where slots are now."""
-        for number, ref in enumerate(self.step.buffers):
-            self._words[number] = address(ref.slot) + known(ref.offset)
-        for made, tensor_map in zip(self._maps, self.step.maps):
-            made.encode(self.context, tensor_map, self._words[tensor_map.buffer])
+        words = self._words
+        for number, slot, offset in self._buffers:
+            words[number] = addresses[slot] + offset
+        for made, tensor_map in self._maps:
+            if words[tensor_map.buffer] != made.shows:
+                made.encode(self.context, tensor_map, words[tensor_map.buffer])
 
     def node_params(self) -> KernelNodeParams:
         """The kernel as graphs take it."""
@@ -55,12 +60,15 @@ class PreparedKernel:
         return made
 
     def launch(self, stream: Stream) -> None:
-        """Runs the kernel alone, after all that the stream was given."""
-        if self._config is None:
-            self._config = self._configured()
-        self._config.stream = stream.handle
-        with self.context as context:
-            context.driver.call("cuLaunchKernelEx", byref(self._config), self.function.handle, self._parameters, None)
+        """Runs the kernel alone, after all that the stream was given. Its context is the current one."""
+        config = self._config
+        if config is None:
+            config = self._config = self._configured()
+            self._given = byref(config), c_void_p(self.function.handle), self._parameters, None
+        config.stream = stream.handle
+        code = self._launch(*self._given)
+        if code:
+            raise self.context.driver.failure(_LAUNCH, code)
 
     def _configured(self) -> LaunchConfig:
         launch, config = self.step.launch, LaunchConfig()
@@ -148,11 +156,11 @@ class Graph:
         if getattr(self, "_graph", 0):
             self.context.dispose("cuGraphDestroy", self._graph)
 
-    def place(self, numbers: Iterable[int], address: Address) -> None:
+    def place(self, numbers: Iterable[int], addresses: Addresses) -> None:
         """Has kernels of some numbers use slots where they are now."""
         for number in numbers:
             kernel = self.kernels[number]
-            kernel.place(address)
+            kernel.place(addresses)
             params = kernel.node_params()
             with self.context as context:
                 node = self._nodes[number]

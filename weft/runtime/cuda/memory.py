@@ -32,6 +32,9 @@ class DeviceMemory(Protocol):
     stream: Stream
     uses: dict[int, Event]
 
+    def is_alone_on(self, stream: Stream) -> bool:
+        """Whether no other stream has to do with the memory, and no other library."""
+
     def ready_on(self, stream: Stream) -> None:
         """Has a stream wait for all that others do with the memory."""
 
@@ -45,6 +48,10 @@ class _Ordered:
     def __init__(self, context: Context, stream: Stream) -> None:
         self.context, self.stream = context, stream
         self.uses: dict[int, Event] = {}  # the last ones by other streams
+
+    def is_alone_on(self, stream: Stream) -> bool:
+        """Whether the memory is ours, and no stream but this one has had it: then there is nothing to wait for."""
+        return self.stream is stream and not self.uses
 
     def ready_on(self, stream: Stream) -> None:
         for handle, event in self.uses.items():
@@ -66,47 +73,71 @@ class Borrowed(_Ordered):
         super().__init__(context, stream)
         self.owner = owner
 
+    def is_alone_on(self, stream: Stream) -> bool:
+        return False
+
 
 class Pooled(_Ordered):
-    """Memory from the pool of a device, allocated and freed in the order of a stream."""
+    """Memory of a stream, allocated and freed in its order: of what it keeps, or from the pool of the device."""
+
+    address = 0
+    _foreign: frozenset[int] = frozenset()  # streams of other libraries that may use it
 
     def __init__(self, stream: Stream, nbytes: int) -> None:
-        super().__init__(stream.context, stream)
-        self.nbytes, self.address = nbytes, 0
-        self._foreign: set[int] = set()  # streams of other libraries that may use it
-        made = c_uint64()
+        self.context, self.stream, self.nbytes = stream.context, stream, nbytes
+        self.uses = {}
+        blocks = stream.blocks
+        self.address = (blocks.take(nbytes) if blocks is not None else 0) or self._allocated()
+        self.context.count(nbytes, direct=self.context.pool is None)
+
+    def _allocated(self) -> int:
+        """The address of new memory. If there is not so much, streams give back what they keep."""
+        made, nbytes = c_uint64(), max(self.nbytes, 1)
         with self.context as context:
             if context.pool is None:
-                allocate(context, "cuMemAlloc_v2", made, max(nbytes, 1))
-            else:
-                allocate(context, "cuMemAllocAsync", made, max(nbytes, 1), stream.handle)
-        self.address = made.value
-        context.count(nbytes, direct=context.pool is None)
+                allocate(context, "cuMemAlloc_v2", made, nbytes)
+                return made.value
+            try:
+                allocate(context, "cuMemAllocAsync", made, nbytes, self.stream.handle)
+            except OutOfMemory:
+                if not context.kept:
+                    raise
+                context.trim()
+                allocate(context, "cuMemAllocAsync", made, nbytes, self.stream.handle)
+        return made.value
 
     def lent_to(self, handle: int) -> None:
         """Takes notice that another library has the memory, and works in a stream."""
-        self._foreign.add(handle)
+        self._foreign |= {handle}
 
     def __del__(self) -> None:
-        if not getattr(self, "address", 0) or not self.context.is_usable:
+        if not self.address:
             return
-        context = self.context
+        context, blocks = self.context, self.stream.blocks
         context.count(-self.nbytes, direct=context.pool is None)
-        if context.pool is None:
-            context.dispose("cuMemFree_v2", self.address)  # which waits for all that uses it
+        if (self.uses or self._foreign) and context.pool is not None:
+            self._await_others()
+        surplus = self.address if blocks is None else blocks.give(self.address, self.nbytes)
+        if not surplus:
             return
-        if not all([event.handle for event in self.uses.values()]):  # garbage that goes in any order
-            context.dispose("cuCtxSynchronize")
-        for event in [event for event in self.uses.values() if event.handle]:
-            context.dispose("cuStreamWaitEvent", self.stream.handle, event.handle, 0)
-        with suppress(Error):
-            self._await_borrowers()
-        context.dispose("cuMemFreeAsync", self.address, self.stream.handle)
+        if context.pool is None or (blocks is not None and blocks.is_closed):  # the stream has gone
+            context.dispose("cuMemFree_v2", surplus)  # which waits for all that uses it
+        else:
+            context.dispose("cuMemFreeAsync", surplus, self.stream.handle)
+
+    def _await_others(self) -> None:
+        """Has the stream wait for all that others do with it."""
+        events = list(self.uses.values())
+        if not all([event.handle for event in events]):  # garbage that goes in any order
+            self.context.dispose("cuCtxSynchronize")
+        for event in [event for event in events if event.handle]:
+            self.context.dispose("cuStreamWaitEvent", self.stream.handle, event.handle, 0)
+        if self._foreign:
+            with suppress(Error):
+                self._await_borrowers()
 
     def _await_borrowers(self) -> None:
         """The stream 0 is always there to be waited for; others may be gone, so all is."""
-        if not self._foreign:
-            return
         if all(handle in LEGACY_HANDLES for handle in self._foreign):
             event = Event()
             event.record(Stream.at(self.context, 0))

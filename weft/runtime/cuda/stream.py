@@ -6,6 +6,7 @@ from ctypes import byref, c_float, c_void_p
 from typing import Any
 
 from ...base.errors import InvalidType, InvalidValue
+from .blocks import Blocks
 from .context import Context, platform
 from .driver import NOT_READY
 
@@ -29,25 +30,34 @@ def device_number(device: Any) -> int | None:
 class Stream:
     """What a device does in order. One is made on a device; those of a lower priority number go first."""
 
+    blocks: Blocks | None  # memory that it freed, if it keeps some
+
     def __init__(self, device: Any = None, priority: int = 0) -> None:
         self.context = platform().context(device_number(device))
         self.priority = int(priority)
-        self._is_own = False
+        self._is_own, self.blocks = False, None
         made = c_void_p()
         with self.context:
             self.context.driver.call("cuStreamCreateWithPriority", byref(made), NON_BLOCKING, self.priority)
         self.handle: int = made.value or 0
         self._is_own = True
+        self.keep_blocks()
 
     @classmethod
     def at(cls, context: Context, handle: int) -> Stream:
         """A stream that somebody else made, by the driver's handle; 0 is the default stream."""
         made = cls.__new__(cls)
-        made.context, made.handle, made.priority, made._is_own = context, handle, 0, False
+        made.context, made.handle, made.priority, made._is_own, made.blocks = context, handle, 0, False, None
         return made
+
+    def keep_blocks(self) -> None:
+        """Has what it frees be there for what it is given next: only where nobody else ends the stream."""
+        self.blocks = Blocks(self.context, self.handle) if self.context.pool is not None else None
 
     def __del__(self) -> None:
         if getattr(self, "_is_own", False):
+            if self.blocks is not None:
+                self.blocks.close()
             self.context.dispose("cuStreamDestroy_v2", self.handle)
 
     @property
@@ -185,16 +195,22 @@ def default_stream(device: Any = None) -> Stream:
 
 def _default_of(context: Context) -> Stream:
     if context.default is None:
-        context.default = Stream.at(context, 0)
+        default = Stream.at(context, 0)
+        default.keep_blocks()
+        context.default = default
     found: Stream = context.default
     return found
 
 
 def current_stream(device: Any = None) -> Stream:
     """The stream that a thread works in on a device."""
-    context = platform().context(device_number(device))
-    found = context.platform.local.streams.get(context.index)
-    return _default_of(context) if found is None else found
+    return stream_in(platform().context(device_number(device)))
+
+
+def stream_in(context: Context) -> Stream:
+    """The same, by the context of the device."""
+    found: Stream | None = context.platform.local.streams.get(context.index)
+    return found or context.default or _default_of(context)
 
 
 def set_stream(stream: Stream | None) -> None:

@@ -33,12 +33,10 @@ class EncodedMap:
     def __init__(self) -> None:
         self._raw = ctypes.create_string_buffer(BYTES + ALIGNMENT)
         self.address = -(-ctypes.addressof(self._raw) // ALIGNMENT) * ALIGNMENT
-        self._shows = -1  # the address whose memory it shows
+        self.shows = -1  # the address whose memory it shows
 
     def encode(self, context: Context, tensor_map: TensorMap, address: int) -> None:
         """Has the map show memory whose buffer begins at an address."""
-        if address == self._shows:
-            return
         found = tensor_map
         if found.element not in _ELEMENTS or found.swizzle not in _SWIZZLES:
             raise InvalidValue(f"a tensor map of {found.element}, swizzled by {found.swizzle} bytes")
@@ -58,7 +56,7 @@ class EncodedMap:
                 name = "cuTensorMapEncodeIm2col"
             with context:
                 context.driver.call(name, self.address, _ELEMENTS[found.element], rank, at, *arguments)
-            self._shows = address
+            self.shows = address
         except Error as error:
             raise InvalidValue(
                 f"memory at {at:#x} does not fit a tensor map of {found.element}{list(found.dims)}",

@@ -15,7 +15,7 @@ from ..functions import get_global_func
 from ..program import Array, Program
 from .array import DeviceArray
 from .context import Context
-from .graph import Address, Graph, PreparedKernel, runs, users_of
+from .graph import Addresses, Graph, PreparedKernel, runs, users_of
 from .memory import Arena, Arenas, Borrowed, DeviceMemory, Home, aligned
 from .module import Function, functions_of
 from .stream import Event, Stream
@@ -101,10 +101,10 @@ class Run(NamedTuple):
     graph: Graph
     users: dict[int, list[int]]
 
-    def place(self, moved: Sequence[int], address: Address) -> None:
+    def place(self, moved: Sequence[int], addresses: Addresses) -> None:
         """Has kernels use slots that moved where they are now."""
         numbers = dict.fromkeys([number for slot in moved for number in self.users.get(slot, ())])
-        self.graph.place(numbers, address)
+        self.graph.place(numbers, addresses)
 
 
 class Workspace:
@@ -204,7 +204,7 @@ class Workspace:
             return
         for segment in self._segments if moved else ():
             if isinstance(segment, Run):
-                segment.place([number for number, _ in moved], self._addresses.__getitem__)
+                segment.place([number for number, _ in moved], self._addresses)
 
     def launch(self, stream: Stream) -> None:
         """Runs all kernels and steps of the host."""
@@ -255,7 +255,7 @@ class Workspace:
     def prepared(self, step: KernelStep) -> PreparedKernel:
         """A step with the addresses that slots have now."""
         function = self.loaded.functions[step.kernel]
-        return PreparedKernel(self.loaded.context, function, step, self._addresses.__getitem__)
+        return PreparedKernel(self.loaded.context, function, step, self._addresses)
 
     def _bring(self, number: int, array: Given, stream: Stream) -> None:
         """Has what an input holds where its slot is."""
