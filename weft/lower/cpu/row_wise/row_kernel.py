@@ -86,7 +86,7 @@ def _in_rows(
 ) -> list[LoweredKernel]:
     """The kernel of outputs that are computed in rows, and what adds up sums across rows; none where they are not."""
     rows = find_rows(inputs, outputs, target.caches[1])
-    if rows is None:
+    if rows is None or _are_windows(rows, target):
         return []
     totals = rows.columns.totals if rows.columns is not None else {}
     places |= {part: Temporary(len(places) + n, part.shape, part.dtype) for n, part in enumerate(totals)}
@@ -97,6 +97,14 @@ def _in_rows(
         added = _with_equal(_totals_kernel(f"{name}_totals", rows.columns, target), rows)
         made.append(LoweredKernel(added, tuple([places[tensor] for tensor in ends]), prod(ends[0].shape) * len(ends)))
     return made
+
+
+def _are_windows(rows: Rows, target: CpuTarget) -> bool:
+    """Whether nothing but a sum, or the like, of fewer elements than lanes comes of each row, as pools have it:
+    neighbouring results are better lanes then."""
+    length, dtype = prod(axis.extent for axis in rows.reduced), rows.results[0].buffer.dtype
+    whole = any(result.is_each for result in rows.results) or rows.columns is not None
+    return not whole and not is_open(length) and length < target.lanes(dtype)
 
 
 def _totals_kernel(name: str, columns: Columns, target: CpuTarget) -> Kernel:
