@@ -33,6 +33,7 @@ from .tile import MAX_PANELS, registers
 from .windows.window_sum import WindowSum
 
 MAX_OTHERS = 8
+UNDER_WAY = 8  # sums that keep the units busy: fewer wait for each other
 
 
 class Form(NamedTuple):
@@ -112,12 +113,16 @@ def window_filters(windows: WindowSum, form: Form, dtype: DType, target: CpuTarg
     operand, by groups, and the other operand go in."""
     b, lanes = KernelBuilder("filters"), target.lanes(dtype)
     wide, other = (windows.out, windows.source) if form.by_output else (windows.source, windows.out)
-    blocks: Any = -(-(windows.rows if form.by_output else windows.deep) // lanes)
+    lined, beside = (windows.rows, windows.deep) if form.by_output else (windows.deep, windows.rows)
+    blocks: Any = -(-lined // lanes)
     shapes = ((windows.images, windows.groups * blocks, *wide[2:], lanes), other, windows.filters)
     vectors, others, out = (b.arg(name, dtype, shape) for name, shape in zip(("v", "x", "out"), shapes))
     plan = _FilterPlan(form, lanes, blocks)
     _FilterGradient(b, _as_sum(windows, dtype), plan, lambda value, index: value, (vectors, others), out).write()
-    return Written.by_one(LoweredKernel(lower_vectors(b.finish()), (0, 1, 2), windows.work), dtype, *shapes)
+    filled = -(-blocks // form.panels) * form.panels * lanes * (-(-beside // form.others) * form.others)
+    waiting = max(UNDER_WAY // (form.panels * form.others), 1)
+    work = windows.work // (lined * beside) * filled * waiting  # with what lanes do that stand for no channel
+    return Written.by_one(LoweredKernel(lower_vectors(b.finish()), (0, 1, 2), work), dtype, *shapes)
 
 
 def _as_sum(windows: WindowSum, dtype: DType) -> ConvSum:

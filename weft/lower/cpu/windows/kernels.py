@@ -30,7 +30,8 @@ def sum_kernel(
     """The kernel whose arguments are source, weight, result and, if there are four, the bias."""
     copies, has_bias = copies_of(job, target, dtype), len(arguments) > 3
     if copies is None:
-        return LoweredKernel(patch_kernel(name, job, target, dtype, has_bias), tuple(arguments), job.work)
+        work = job.work + prod(job.out) * target.facts.move_operations
+        return LoweredKernel(patch_kernel(name, job, target, dtype, has_bias), tuple(arguments), work)
     kernel = planes_kernel(name, job, copies, target, dtype, has_bias)
     return LoweredKernel(kernel, tuple(arguments), job.work * PLANE_WORK)
 
