@@ -157,6 +157,22 @@ def test_even_parts_cover_and_are_whole_units(total, parts, unit):
     assert size - unit < -(-total // parts)
 
 
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.isa)
+def test_a_product_of_few_channels_is_more_work(target):
+    """Results that are moved, and lanes that stand for no channel: by their work kernels are shared by threads."""
+    axis, lanes = Line(Window(3, 1, 1, 1), 28, 28, False), (target.lanes(FLOAT32),) * 2
+    sums, filters = [], []
+    for deep in (1, 64):
+        job = WindowSum.of(8, 1, deep, 16, axis, axis)
+        form = chosen(job.rows, job.deep, lanes, open_sizes(target))
+        writers = ((sums, write_sum), (filters, partial(write_filters, form)))
+        for found, write in writers:
+            (kernel,) = write(FLOAT32, target, [*job.numbers]).kernels
+            found.append(kernel.work / job.work)
+    assert sums[0] > 1.5 * sums[1]
+    assert filters[0] >= 2 * filters[1]
+
+
 def test_few_programs_serve_all_numbers():
     """Asked is only what decides which template it is."""
     plain, window = Line(Window(3, 1, 1, 1), 30, 30, False), Line(Window(5, 2, 0, 0, 2), 11, 29, True)

@@ -1,18 +1,24 @@
 """Kernels of reductions and of running ones, on every instruction set this machine has, with arrays
 that end at guard pages."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from codegen.guard import guarded
 from lower.accuracy import targets
+from lower.open_programs import Programs
 
 from weft import te
 from weft.compiler.kernels import kernel_cache
+from weft.compiler.open.calls import lower_compute
 from weft.compiler.open.programs import of_kernel
 from weft.core.op import Op
 from weft.lower import chunks
 from weft.lower.cpu.scan import Scan, Walk, scan_kernel
 from weft.runtime.cpu.one_step import OneStep
+from weft.te.loops import Store
+from weft.te.simplify_loops import statements
 from weft.testing.op_check import Sample, run_lowered
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
@@ -51,6 +57,19 @@ def test_rows(target, name, dtype):
         x = random(rng, (rows, length), dtype)
         x = np.sign(x) if name == "prod" and x.dtype.kind == "f" else x
         close(reduced(name, x, (1,), target), NUMPY[name].reduce(x, 1, dtype=total(name, x)), x)
+
+
+@on_every_isa
+def test_results_of_small_windows_are_side_by_side_in_lanes(target):
+    """A window of four elements is no row, whose elements would be in lanes."""
+    op, x = Op.get("max_pool2d"), np.random.default_rng(3).standard_normal((8, 1, 28, 42)).astype("float32")
+    attrs = {"pool_size": (2, 2), "strides": (2, 2)}
+    compute = partial(op.call_with, Op.compute[op], op.parser(**attrs))
+    (made,) = lower_compute("pool", compute, [(x.shape, x.dtype)], target).kernels
+    stored = [s for s in statements(made.kernel.body) if isinstance(s, Store) and s.buffer.scope == "arg"]
+    assert {store.value.lanes for store in stored} == {target.lanes(x.dtype)}
+    (found,) = Programs.of("max_pool2d", target, **attrs).run(x)
+    np.testing.assert_array_equal(found, x.reshape(8, 1, 14, 2, 21, 2).max((3, 5)))
 
 
 def total(name, x):

@@ -33,7 +33,7 @@ from ...rows import Columns, RowResult, Rows, RowStage, find_rows, has_columns
 from ...stages import stages
 from ..nest import lane_loop
 from ..nests.hoist import vector_loop
-from ..nests.open_stages import nest_kernel
+from ..nests.open_stages import SHORT, nest_kernel
 from ..nests.sums import in_pairs
 from ..stage import lower_group
 
@@ -86,7 +86,7 @@ def _in_rows(
 ) -> list[LoweredKernel]:
     """The kernel of outputs that are computed in rows, and what adds up sums across rows; none where they are not."""
     rows = find_rows(inputs, outputs, target.caches[1])
-    if rows is None or _are_windows(rows, target):
+    if rows is None or _are_windows(rows):
         return []
     totals = rows.columns.totals if rows.columns is not None else {}
     places |= {part: Temporary(len(places) + n, part.shape, part.dtype) for n, part in enumerate(totals)}
@@ -99,12 +99,12 @@ def _in_rows(
     return made
 
 
-def _are_windows(rows: Rows, target: CpuTarget) -> bool:
-    """Whether nothing but a sum, or the like, of fewer elements than lanes comes of each row, as pools have it:
-    neighbouring results are better lanes then."""
-    length, dtype = prod(axis.extent for axis in rows.reduced), rows.results[0].buffer.dtype
+def _are_windows(rows: Rows) -> bool:
+    """Whether nothing but a sum, or the like, of a few elements comes of each row, as pools have it: neighbouring
+    results are better lanes then."""
+    length = prod(axis.extent for axis in rows.reduced)
     whole = any(result.is_each for result in rows.results) or rows.columns is not None
-    return not whole and not is_open(length) and length < target.lanes(dtype)
+    return not whole and not is_open(length) and length < SHORT
 
 
 def _totals_kernel(name: str, columns: Columns, target: CpuTarget) -> Kernel:
