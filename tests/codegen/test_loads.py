@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from codegen.guard import guarded
-from codegen.native import native, target_of
+from codegen.native import ISAS, native, target_of
 
 from weft.codegen.cpu.emit import emit_kernel
 from weft.te.build import KernelBuilder
@@ -118,3 +118,28 @@ def test_neighbours_are_loaded_backwards_at_once(dtype, isa):
     made = np.zeros(48, dtype)
     native(kernel, isa)([data, made])
     np.testing.assert_array_equal(made, data[::-1])
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "bool"])
+@pytest.mark.parametrize("lanes", [2, 4, 7, 16])
+def test_every_other_element_is_picked_from_runs(isa, dtype, lanes):
+    """What lies between is read with it, but nothing before the first element nor behind the last."""
+    for size in (lanes, 3 * lanes, 3 * lanes + 1, 5 * lanes - 1):
+        data = rng.integers(0, 2 if dtype == "bool" else 100, 2 * size - 1).astype(dtype)
+        expected = data[::2]
+        for front in (False, True):
+            b = KernelBuilder("every_other")
+            x, y = b.arg("x", dtype, (2 * size - 1,)), b.arg("y", dtype, (size,))
+            with b.loop("i", -(-size // lanes)) as i, b.vector("lane", lanes) as lane:
+                at = i * lanes + lane
+                if size % lanes:
+                    with b.when(at < size):
+                        b.store(y, at, x[at * 2])
+                else:
+                    b.store(y, at, x[at * 2])
+            kernel = lower_vectors(b.finish())
+            found = guarded(np.zeros(size, dtype), front)
+            native(kernel, isa)([guarded(data, front), found])
+            np.testing.assert_array_equal(found, expected)
+            assert "gather" not in emit_kernel(kernel, target_of(isa))

@@ -14,6 +14,7 @@ from .builder import Builder, Value, mangled
 from .llvm_types import BITS, memory_type, vector_of
 
 BACKWARDS: Sum = Linear(-1, {})
+EVERY_OTHER: Sum = Linear(2, {})
 Access = Affine[Value] | Sequence[Index]  # evenly spaced elements of a buffer, or an index of each dimension
 
 
@@ -74,6 +75,8 @@ def _load(b: Builder, place: Place, access: Access, mask: Value | None) -> Value
         return _load_run(b, place, span, mask)
     if span.step == BACKWARDS and mask is None:
         return _load_backwards(b, place, span)
+    if span.step == EVERY_OTHER and b.has_masks:
+        return _load_every_other(b, place, span, mask)
     return _gather(b, place, _spread(b, place, span), mask)
 
 
@@ -183,10 +186,30 @@ def _load_run(b: Builder, place: Place, span: Span, mask: Value | None) -> Value
 
 def _load_backwards(b: Builder, place: Place, span: Span) -> Value:
     """The elements that end at the pointer, the last one first."""
-    text = f"getelementptr i8, {span.pointer.type} {span.pointer.ref}, i64 {(1 - span.lanes) * place.item_bytes}"
-    first = b.pure(span.pointer.element, 1, text, (span.pointer,))
-    run = _load_run(b, place, Span(first, ONE, span.lanes, place.item_bytes), None)
+    run = _load_run(b, place, _run_from(b, place, span, 1 - span.lanes), None)
     return b.shuffle(run, run, range(span.lanes - 1, -1, -1))
+
+
+def _load_every_other(b: Builder, place: Place, span: Span, mask: Value | None) -> Value:
+    """Elements 0, 2, 4... from the pointer on: of two runs, the second of which ends at the last element, so that
+    nothing behind it is touched."""
+    lanes, nobody = span.lanes, span.lanes  # in the second of two vectors, where lanes of a mask are off
+    last = lanes - 1
+    masks: list[Value | None] = [None, None]
+    if mask is not None:
+        off = b.const("i1", lanes, False)
+        wanted = [[first + n for n in range(lanes)] for first in (0, last)]
+        masks = [b.shuffle(mask, off, [n // 2 if n % 2 == 0 else nobody for n in run]) for run in wanted]
+    runs = [_load_run(b, place, _run_from(b, place, span, at), on) for at, on in zip((0, last), masks)]
+    return b.shuffle(*runs, [2 * n if 2 * n < lanes else lanes + 2 * n - last for n in range(lanes)])
+
+
+def _run_from(b: Builder, place: Place, span: Span, first: int) -> Span:
+    """Neighbours, as many as there are lanes, from an element before or behind the pointer on."""
+    if not first:
+        return Span(span.pointer, ONE, span.lanes, span.alignment)
+    text = f"getelementptr i8, {span.pointer.type} {span.pointer.ref}, i64 {first * place.item_bytes}"
+    return Span(b.pure(span.pointer.element, 1, text, (span.pointer,)), ONE, span.lanes, place.item_bytes)
 
 
 def _store_run(b: Builder, place: Place, span: Span, value: Value, mask: Value | None) -> None:
