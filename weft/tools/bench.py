@@ -110,12 +110,12 @@ def _runtime(name: str, path: Path) -> str:
     if name not in RUNTIMES:
         raise InvalidValue(f"no runtime {name!r}", why="there are ort, openvino, torch", hint="--against ort")
     runtime = RUNTIMES[name]
-    if find_spec(runtime) is None:
-        raise NotFound(f"{runtime} is not installed", hint=f"pip install {runtime}")
     script = kind_of(path) == "TorchScript archive"
     if script != (runtime == "torch"):
         runs = "TorchScript archives" if runtime == "torch" else "ONNX files"
         raise Unsupported(f"{runtime} does not run {path.name!r}", why=f"it runs {runs}")
+    if find_spec(runtime) is None:
+        raise NotFound(f"{runtime} is not installed", hint=f"pip install {runtime}")
     return runtime
 
 
