@@ -193,15 +193,16 @@ def _load_backwards(b: Builder, place: Place, span: Span) -> Value:
 def _load_every_other(b: Builder, place: Place, span: Span, mask: Value | None) -> Value:
     """Elements 0, 2, 4... from the pointer on: of two runs, the second of which ends at the last element, so that
     nothing behind it is touched."""
-    lanes, nobody = span.lanes, span.lanes  # in the second of two vectors, where lanes of a mask are off
-    last = lanes - 1
-    masks: list[Value | None] = [None, None]
-    if mask is not None:
-        off = b.const("i1", lanes, False)
-        wanted = [[first + n for n in range(lanes)] for first in (0, last)]
-        masks = [b.shuffle(mask, off, [n // 2 if n % 2 == 0 else nobody for n in run]) for run in wanted]
-    runs = [_load_run(b, place, _run_from(b, place, span, at), on) for at, on in zip((0, last), masks)]
-    return b.shuffle(*runs, [2 * n if 2 * n < lanes else lanes + 2 * n - last for n in range(lanes)])
+    lanes, last = span.lanes, span.lanes - 1
+
+    def run(first: int) -> Value:
+        on = None
+        if mask is not None:
+            off = b.const("i1", lanes, False)
+            on = b.shuffle(mask, off, [n // 2 if n % 2 == 0 else lanes for n in range(first, first + lanes)])
+        return _load_run(b, place, _run_from(b, place, span, first), on)
+
+    return b.shuffle(run(0), run(last), [2 * n if 2 * n < lanes else lanes + 2 * n - last for n in range(lanes)])
 
 
 def _run_from(b: Builder, place: Place, span: Span, first: int) -> Span:
