@@ -231,16 +231,13 @@ class BlockedAttention(Attention):
         full, rest = divmod(self.params.width, self.lanes)
         with b.vector("lane", self.lanes) as lane:
             acc = self.b.registers("acc", self.wide, (turns,))
-
-            def step(part: Expr) -> None:
-                at = part * self.lanes + lane
-                query = b.let("q", self.line[at])
-                for turn in range(turns):
-                    key = te.cast(source[start + turn * row + at], self.wide)
-                    b.store(acc, turn, acc[turn] + key * query)
-
             if full:
-                self._unrolled("part", full, step)
+                with b.loop("part", full) as part:
+                    at = part * self.lanes + lane
+                    query = b.let("q", self.line[at])
+                    for turn in range(turns):
+                        key = te.cast(source[start + turn * row + at], self.wide)
+                        b.store(acc, turn, acc[turn] + key * query)
             for turn in range(turns):
                 b.store(self.shares, turn * self.lanes + lane, acc[turn])
         if rest:

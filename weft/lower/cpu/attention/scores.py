@@ -7,7 +7,7 @@ lanes. The product with the values has the values' columns in the lanes. Scores 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any, NamedTuple
@@ -26,7 +26,6 @@ from ..tile_walk import Sizes, tiles_and_rest
 
 SCORES = 3 / 16  # of the second cache, for those of a block of queries
 STACK_BYTES = 512 << 10  # where they lie
-UNROLL = 4
 MAX_TURNS = 12  # keys, or queries, whose results are side by side in registers
 
 
@@ -128,7 +127,7 @@ class Attention:
         columns = range(block.vectors)
         acc = self.b.registers("acc", self.wide, (turns * block.vectors,))
 
-        def step(e: Expr) -> None:
+        with b.loop("e", self.params.width) as e:
             queries = [b.let("q", self.turned[e, v * self.lanes + lane]) for v in columns]
             for turn in range(turns):
                 key = b.let("k", te.cast(source[start + turn * row + e * column], self.wide))
@@ -136,7 +135,6 @@ class Attention:
                     at = turn * block.vectors + v
                     b.store(acc, at, acc[at] + key * queries[v])
 
-        self._unrolled("e", self.params.width, step)
         for v in columns:
             top = b.let("top", self.top[v * self.lanes + lane])
             for turn in range(turns):
@@ -148,16 +146,6 @@ class Attention:
                 # NaN is never larger: it comes back in the sum of exponentials.
                 top = b.let("top", te.select(score > top, score, top))
             b.store(self.top, v * self.lanes + lane, top)
-
-    def _unrolled(self, name: str, extent: Any, step: Callable[[Expr], None]) -> None:
-        is_known = isinstance(extent, int)
-        times = 1 if is_known and extent % UNROLL else UNROLL
-        with self.b.loop(name, extent // times) as outer:
-            for turn in range(times):
-                step(outer * times + turn)
-        if not is_known:
-            with self.b.loop(name, extent % UNROLL) as last:
-                step(extent // UNROLL * UNROLL + last)
 
     def _masked(self, score: Expr, mask: Expr) -> Expr:
         if not self.params.replaces:
@@ -213,7 +201,7 @@ class Attention:
         start = b.let("value", self._start(view) + self.first_key * row)
         acc = self.b.registers("acc", self.wide, (turns * len(columns),))
 
-        def step(key: Expr) -> None:
+        with b.loop("key", self.count) as key:
             at = start + key * row
             values = [b.let("v", te.cast(source[at + c * column], self.wide)) for c in columns]
             for turn in range(turns):
@@ -222,7 +210,6 @@ class Attention:
                     place = turn * len(columns) + v
                     b.store(acc, place, acc[place] + score * value)
 
-        self._unrolled("key", self.count, step)
         return acc
 
     def _out_start(self, query: Expr) -> Expr:
