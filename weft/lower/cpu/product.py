@@ -584,6 +584,8 @@ class Product:
         if self.packing is not None:
             return self._asking_columns(part, done, strip, panel, self.packing.line)
 
+        after = self._lines_to_next(part, panel)
+
         def ask_near(turn: Expr) -> None:
             for number in range(UNROLL * panel.vectors):
                 v, ahead = divmod(number, UNROLL)
@@ -593,9 +595,17 @@ class Product:
         def ask_share(turn: Expr) -> None:
             line = b.let("line", done * turns + turn)
             there = line // part.depth * plan.depth + line % part.depth
-            b.prefetch(weight, panel.at + (there + panel.vectors * plan.depth) * plan.lanes, level=2)
+            b.prefetch(weight, panel.at + (there + after) * plan.lanes, level=2)
 
         return ask_share if is_open(plan.rows) or total_of(plan.tiles) > 2 else ask_near
+
+    def _lines_to_next(self, part: Part, panel: Panel) -> Any:
+        """How far behind a panel's products those lie that take their turn after it: the panel beside it or, where
+        sums are cut, the next part of the same panel, and after the last part the first one of the next turn's."""
+        plan, beside = self.plan, panel.vectors * self.plan.depth
+        if plan.block == plan.depth:
+            return beside
+        return plan.block if part.is_last is False else plan.together * beside - part.start
 
     def _asking_columns(self, part: Part, done: Expr, strip: Strip, panel: Panel, line: int) -> Callable[[Expr], None]:
         """Asks for what is packed next: where columns are side by side, one line of each product, else one line of
