@@ -585,6 +585,8 @@ class Product:
             return self._asking_columns(part, done, strip, panel, self.packing.line)
 
         after = self._lines_to_next(part, panel)
+        tiles = plan.chunk if plan.rows_first else total_of(plan.tiles)
+        each = 1 if is_open(tiles) else -(-UNROLL * panel.vectors // tiles)  # lines, so that all are asked for
 
         def ask_near(turn: Expr) -> None:
             for number in range(UNROLL * panel.vectors):
@@ -593,11 +595,12 @@ class Product:
                 b.prefetch(weight, panel.at + line * plan.lanes)
 
         def ask_share(turn: Expr) -> None:
-            line = b.let("line", done * turns + turn)
-            there = line // part.depth * plan.depth + line % part.depth
-            b.prefetch(weight, panel.at + (there + after) * plan.lanes, level=2)
+            line = b.let("line", (done * turns + turn) * each)
+            there = b.let("there", line // part.depth * plan.depth + line % part.depth)
+            for number in range(each):
+                b.prefetch(weight, panel.at + (there + (after + number)) * plan.lanes, level=2)
 
-        return ask_share if is_open(plan.rows) or total_of(plan.tiles) > 2 else ask_near
+        return ask_share if is_open(plan.rows) or total_of(plan.tiles) > 1 else ask_near
 
     def _lines_to_next(self, part: Part, panel: Panel) -> Any:
         """How far behind a panel's products those lie that take their turn after it: the panel beside it or, where
