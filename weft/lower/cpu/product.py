@@ -54,6 +54,7 @@ LONG_SUM = 1536  # products, from which on a sum is cut
 MAX_BLOCKS = 512  # so that rounding errors of adding them up stay small
 UNROLL = 4  # of sums whose length is known; for others more takes longer to compile and is no faster
 STREAMS, FEW_ROWS = 4, 4  # panels at most for so few rows that memory decides: each comes from a page of its own
+FEWEST_TILES = 2  # that ask for all of a panel, where their number is an argument
 NEAR_LINES = 32  # how far ahead weights are asked for that are read once
 TOGETHER = (4, 2)  # groups of panels for one block of products, as pieces allow
 PANELS = 27 / 128  # of the second cache, for columns packed by a turn: rows fit it beside them
@@ -586,7 +587,7 @@ class Product:
 
         after = self._lines_to_next(part, panel)
         tiles = plan.chunk if plan.rows_first else total_of(plan.tiles)
-        each = 1 if is_open(tiles) else -(-UNROLL * panel.vectors // tiles)  # lines, so that all are asked for
+        each = -(-UNROLL * panel.vectors // (FEWEST_TILES if is_open(tiles) else tiles))  # so that all are asked for
 
         def ask_near(turn: Expr) -> None:
             for number in range(UNROLL * panel.vectors):
@@ -595,7 +596,8 @@ class Product:
                 b.prefetch(weight, panel.at + line * plan.lanes)
 
         def ask_share(turn: Expr) -> None:
-            line = b.let("line", (done * turns + turn) * each)
+            line = (done * turns + turn) * each
+            line = b.let("line", line % (part.depth * panel.vectors) if is_open(tiles) else line)
             there = b.let("there", line // part.depth * plan.depth + line % part.depth)
             for number in range(each):
                 b.prefetch(weight, panel.at + (there + (after + number)) * plan.lanes, level=2)
