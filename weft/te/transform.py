@@ -70,6 +70,11 @@ def expand_unrolled(kernel: Kernel) -> Kernel:
     return simplify_statement(replace(kernel, body=rewrite_statements(kernel.body, rule)))
 
 
+def expanded(body: Stmt) -> Stmt:
+    """Loops of a constant number of turns as straight code, one copy per turn."""
+    return rewrite_statements(body, lambda node: _copies(node) if isinstance(node, For) else node)
+
+
 def legalise(kernel: Kernel) -> Kernel:
     """The kernel as code generation takes it: serial loops and those of the grid only."""
     return expand_unrolled(lower_vectors(kernel))

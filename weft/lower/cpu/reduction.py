@@ -18,7 +18,7 @@ from ...te.extents import fewest, is_open, typical
 from ...te.jam import jam
 from ...te.loops import Alloc, Buffer, For, If, Kernel, Seq, Stmt, Store, buffer
 from ...te.simplify_loops import loops_inside, sequence, simplify_statement, statements
-from ...te.transform import split
+from ...te.transform import expanded, split
 from ...te.visit import loads, postorder, rewrite, substitute
 from ..access import accessed, step
 from ..axes import Axis, simplified
@@ -33,6 +33,7 @@ from .tile_walk import total_of
 GATHER_COST = 0.8  # of one element, relative to a vector load
 BROADCAST_COST = 0.4
 LANE_SUM_COST = 1.1  # partial results in lanes have to be summed at the end
+WINDOW = 16  # elements that are combined without a loop
 INNER_UNROLL = 4
 FAR = 0.75  # of the second cache: what is larger comes from beyond it every time
 SHORT_CALLS = frozenset("sqrt abs floor ceil trunc round isnan isinf isfinite fma".split())
@@ -52,6 +53,8 @@ def reduction_kernel(
     body = in_memory_order(_without_blocks(simplified(body, axes)))
     if not reduction_of(body).axes:  # of one element, or of none
         return pointwise_kernel(name, buffers, axes, body, target)
+    if _is_window(axes, body):
+        return pointwise_kernel(name, buffers, axes, expanded(body), target)
     buffers, axes, body = collapsed(buffers, *axes_without_blocks(axes, body))
     lanes = vector_lanes(body, target)
     vector = choose_vector(axes, body, lanes)
@@ -70,6 +73,15 @@ def has_vectors(axes: Sequence[Axis], body: Stmt, target: CpuTarget) -> bool:
 
 
 # Reduced loops
+
+
+def _is_window(axes: Sequence[Axis], body: Stmt) -> bool:
+    """Whether few elements are combined, as by pools, and neighbouring results read neighbours, or every other one."""
+    reduction = reduction_of(body)
+    known = [axis.extent for axis in reduction.axes if axis.extent is not None]
+    if len(known) < len(reduction.axes) or prod(known) > WINDOW or len(reduction.loads) != 1 or not axes:
+        return False
+    return step(reduction.loads[0], axes[-1].var) in (1, 2)
 
 
 def reduction_of(body: Stmt) -> Reduction:
