@@ -1,5 +1,5 @@
-"""What register tiles of convolutions ask for ahead: all panels of weights but the first, each by the tiles of the one
-before it; and which axis vectors are along, counted in the loops."""
+"""What register tiles of convolutions and products ask for ahead: all panels of weights but the first, each by the
+tiles of the one before it; and which axis vectors are along, counted in the loops."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,12 @@ def convolution(target, shape, filters, layouts, **attrs):
     rng = np.random.default_rng(len(shape))
     arrays = [rng.standard_normal(s).astype("f") for s in (shape, filters)]
     layout = dict(zip(("layout", "kernel_layout", "out_layout"), layouts))
-    node, fact = _typed_node(Op.get("conv2d"), Sample(arrays, {**attrs, **layout, "use_bias": False}, None))
+    return lowered("conv2d", arrays, {**attrs, **layout, "use_bias": False}, target)
+
+
+def lowered(op, arrays, attrs, target):
+    """The kernel of an operator, and its arrays."""
+    node, fact = _typed_node(Op.get(op), Sample(arrays, attrs, None))
     group = FusedGroup((node,), tuple(node.inputs), (NodeEntry(node),), node)
     kernel, places, _ = LOWERING.lower(group, fact, target)[-1]
     memory = dict(zip(node.inputs, arrays))
@@ -64,6 +69,26 @@ def test_every_panel_but_the_first_is_asked_for(target, size, window, outputs):
     first = int(panels.any(-1).argmax())
     assert 0 < first <= 4  # vectors of the first panel, which nobody asks for
     assert panels[first:].all()
+
+
+@on_wide_ones
+@pytest.mark.parametrize(("rows", "depth"), [(9, 64), (20, 48), (100, 36), (12, 1600)])
+def test_every_panel_of_a_product_but_the_first_is_asked_for(target, rows, depth):
+    """Of few rows as well, and where sums are cut: then the first panels are those of the first part."""
+    rng = np.random.default_rng(rows)
+    lanes, vectors = target.lanes("float32"), 13
+    small = target.changed(caches=(256, 1 << 13, 1 << 20))
+    shape = (vectors, depth, lanes)
+    arrays = [rng.standard_normal(s).astype("f") for s in ((rows, depth), shape)]
+    kernel, arrays = lowered("_packed_matmul", arrays, {"units": vectors * lanes}, small)
+    number = next(i for i, array in enumerate(arrays) if array.shape == shape)
+    asked = np.zeros(np.prod(shape), "f")
+    run_kernel(asked_of(kernel, number, asked.size), [*(a.reshape(-1) for a in arrays), asked])
+    lines = asked.reshape(vectors, -1, 64 // asked.itemsize).any(-1)
+    first = int(lines[:, 0].argmax())
+    assert 0 < first <= 8
+    assert lines[first:].all()
+    assert depth < 1000 or lines[:first, 600:].all()
 
 
 def test_vectors_are_along_what_is_stored_side_by_side():

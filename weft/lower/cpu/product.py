@@ -255,7 +255,7 @@ def plan_product(
     groups = balanced(panels, p)
     sets = total_of(groups)
     long = in_parts and depth >= LONG_SUM and (is_open(rows) or depth * rows * 4 > cached or depth > LONG_PRODUCT)
-    block = max(BLOCK, -(-depth // MAX_BLOCKS)) if long else depth
+    block = even_part(depth, max(BLOCK, -(-depth // MAX_BLOCKS))) if long else depth
     fitting = max(cached // (block * 4 * a), 1)
     if is_open(rows):
         shares = -(-PIECES // sets)  # of the rows, so that threads are busy

@@ -29,10 +29,10 @@ def far_packing(target: CpuTarget) -> float:
     return PACKING + FLOAT_BYTES / target.facts.last_rate * target.facts.flops / 2
 
 
-def even_part(depth: int) -> int:
+def even_part(depth: int, most: int = BLOCK) -> int:
     """Products of a part: equal ones, that tiles take without a rest."""
-    parts = -(-depth // BLOCK)
-    return min(-(-depth // (parts * EVEN)) * EVEN, BLOCK)
+    parts = -(-depth // most)
+    return min(-(-depth // (parts * EVEN)) * EVEN, most)
 
 
 def turn_of(
