@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ..base.errors import InvalidValue
 from .expr import Const, Expr, Var, as_expr
-from .loops import For, If, Kernel, Let, LoopKind, Parallel, Stmt
+from .halves import joined_halves
+from .loops import For, If, Kernel, Let, LoopKind, Parallel, Stmt, Store
 from .simplify import simplify
 from .simplify_loops import sequence, simplify_statement, statements
 from .vectorise import constant_ranges, lower_vector_loop
@@ -60,8 +61,22 @@ def over_threads(kernel: Kernel) -> Kernel:
 def lower_vectors(kernel: Kernel) -> Kernel:
     """Vector loops become vector expressions, the innermost first; then all is simplified."""
     ranges = constant_ranges(kernel)
-    rule = lambda node: lower_vector_loop(node, kernel.name, ranges) if _is_kind(node, "vector") else node
+
+    def rule(node: Stmt) -> Stmt:
+        if not _is_kind(node, "vector"):
+            return node
+        assert isinstance(node, For)
+        if _is_of_vectors(node):
+            return joined_halves(node, kernel.name)
+        return lower_vector_loop(node, kernel.name, ranges)
+
     return simplify_statement(replace(kernel, body=rewrite_statements(kernel.body, rule)))
+
+
+def _is_of_vectors(loop: For) -> bool:
+    """Whether a vector loop has two turns, and vectors inside."""
+    two = isinstance(loop.extent, Const) and loop.extent.value == 2
+    return two and any(isinstance(node, Store) and node.value.lanes > 1 for node in statements(loop.body))
 
 
 def expand_unrolled(kernel: Kernel) -> Kernel:

@@ -208,8 +208,8 @@ def _in_lanes(axis: Axis, body: Stmt, lanes: int, start: int = 0) -> tuple[Stmt,
 
 
 class Panels(NamedTuple):
-    """Some panels: `turns` vectors of `lanes` side by side, `count` times; the body at index
-    `axis`, which starts at `done`."""
+    """Some panels: `turns` vectors of `lanes` side by side, `repeats` times; the body at index
+    `axis`, which starts at `done`. Of short vectors two may lie `beside` each other in a register."""
 
     body: Stmt
     axis: Axis | None
@@ -217,6 +217,7 @@ class Panels(NamedTuple):
     turns: int
     repeats: int
     done: int = 0
+    beside: int = 1
 
 
 def _tiled(name: str, buffers: Sequence[Buffer], axes: Sequence[Axis], body: Stmt, target: CpuTarget) -> Kernel:
@@ -238,17 +239,27 @@ def _vectorised(
         row = next((axis for axis in outer if not is_open(axis.extent) and _is_panel(axis, main)), row)
         outer = [axis for axis in outer if axis is not row]
     wide = row if _is_panel(row, main) else None
-    across, tiling = choose_tiles(_shared(outer, main), wide, registers(target))
-    counts = tiling.counts if tiling is not None else ((1, row.extent),)
+    beside = 2 if wide is not None and _fill_halves(row, lanes, main, target) else 1
+    groups = row._replace(extent=row.extent // beside)
+    across, tiling = choose_tiles(_shared(outer, main), None if wide is None else groups, registers(target))
+    counts = tiling.counts if tiling is not None else ((1, groups.extent),)
     panels: list[Panels] = []
     done = 0
     for turns, count in counts:
-        panels.append(Panels(_unroll_inner(main), row, lanes, turns, count, done))
-        done += turns * count
+        panels.append(Panels(_unroll_inner(main), row, lanes, turns * beside, count, done, beside))
+        done += turns * count * beside
+    if done < row.extent:
+        panels.append(Panels(_unroll_inner(main), row, lanes, 1, row.extent - done, done))
     if rest:
         tail, last = _in_lanes(vector, body, rest, vector.extent - rest)
         panels.append(Panels(_unroll_inner(tail), last, rest, 1, 1))
     return _nest(name, buffers, outer, across, panels, target)
+
+
+def _fill_halves(panels: Axis, lanes: int, body: Stmt, target: CpuTarget) -> bool:
+    """Whether two panels side by side fill a vector, of which each has half of the lanes, and units take whole ones."""
+    whole = 2 * lanes == vector_lanes(body, target) and target.unit_bits == target.vector_bits
+    return whole and panels.extent > 1 and not any(isinstance(node, If) for node in statements(body))
 
 
 def _is_panel(axis: Axis, body: Stmt) -> bool:
@@ -403,15 +414,19 @@ def _tiles(
 def _register_tile(part: Panels, tiles: Sequence[tuple[Axis, int, Expr]]) -> Stmt:
     """The body for every turn of the tiles at once; the turns of the last change fastest, so that
     what is broadcast to the panels is live for no longer than they take."""
-    body = part.body
+    body, half = part.body, Var("half")
     for axis, turns, start in tiles:
+        apart = 1
+        if part.beside > 1 and axis is part.axis:
+            apart, turns, start = part.beside, turns // part.beside, start + half
         turn = Var(f"{axis.var.name}_u")
-        body = substitute(body, {axis.var: start + turn if turns > 1 else start})
+        body = substitute(body, {axis.var: start + turn * apart if turns > 1 else start})
         if turns > 1:
             body = jam(For(turn, as_expr(turns), body, "unroll"))
     body = rewrite(body, _rolled)
     if part.lanes > 1:
-        return For(_LANE, as_expr(part.lanes), body, "vector")
+        body = For(_LANE, as_expr(part.lanes), body, "vector")
+        return For(half, as_expr(part.beside), body, "vector") if part.beside > 1 else body
     return substitute(body, {_LANE: as_expr(0)})
 
 
