@@ -46,7 +46,7 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: C
     if not plain or not _are_channels_known(shape) or facts[0].dtype != FLOAT32:
         return None
     lanes, closed = target.lanes(FLOAT32), _is_image_known(shape)
-    if params.groups == 1 and _fills_up(params.channels, target):
+    if params.groups == 1 and _fills_up(params, target):
         return _rounded_up(params, inputs, facts, target)
     layouts = _conv2d_layouts(shape[1], params.channels, params.groups, target)
     if layouts is None and not closed and params.groups == 1 and lanes > 1:
@@ -64,14 +64,15 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: C
     return Op.get("conv2d")(surrounded(data, pads), *rest, **{**attrs, "padding": "(0, 0)"})
 
 
-def _fills_up(channels: int, target: CpuTarget) -> bool:
+def _fills_up(params: Any, target: CpuTarget) -> bool:
     """Whether some more channels, which fill the last vector and are cut off again, cost less than what else there is:
-    they are few among many, or no half vector divides the channels."""
-    lanes = target.lanes(FLOAT32)
+    they are few among many, and else there were quarters of vectors, or no Winograd."""
+    lanes, channels = target.lanes(FLOAT32), params.channels
     if channels % lanes == 0:
         return False
-    block = channel_block(channels, target) or 1
-    return channels >= WIDE * lanes or (channels >= MANY * lanes and 2 * block < lanes)
+    if 2 * (channel_block(channels, target) or 1) < lanes:
+        return bool(channels >= MANY * lanes)
+    return channels >= WIDE * lanes and _suits_winograd(params)
 
 
 def _are_channels_known(shape: Shape) -> TypeGuard[tuple[Any, int, Any, Any]]:
@@ -154,7 +155,7 @@ def _conv2d_layouts(inputs: int, outputs: int, groups: int, target: CpuTarget) -
     return _named(f"NCHW{data}c", f"OIHW{data}i{out}o", f"NCHW{out}c")
 
 
-WIDE = 8  # vectors of channels, from which on a few zeros to fill the last one cost little
+WIDE = 8  # vectors of channels, from which on a few zeros to fill the last one cost less than Winograd gains
 MANY = 4  # the same where the other choice are quarters of vectors
 OPEN_IMAGES = 4  # what a number of images is taken for that is not known
 WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its rounding errors
@@ -167,14 +168,17 @@ def winograd_tile(params: Any, shape: Sequence[Any], layouts: Mapping[str, str],
     """Outputs of a Winograd tile in each direction; None where direct convolution is as fast."""
     lanes = target.lanes(FLOAT32)
     whole = layouts["layout"] == layouts["out_layout"] == f"NCHW{lanes}c"
-    simple = params.kernel_size == (3, 3) and set(params.strides + params.dilation) == {1}
-    if not (whole and simple and params.groups == 1):
+    if not (whole and _suits_winograd(params) and params.groups == 1):
         return None
     times = convolution_times(params, shape, target)
     best = min(times, key=lambda m: times[m])
     forms = lambda: {_form(m): 1e6 * seconds for m, seconds in times.items()}
     decided("form of the convolution", winograd_tile, _form(best), forms)
     return best
+
+
+def _suits_winograd(params: Any) -> bool:
+    return params.kernel_size == (3, 3) and set(params.strides + params.dilation) == {1}
 
 
 def convolution_times(params: Any, shape: Sequence[Any], target: CpuTarget) -> dict[int | None, float]:
