@@ -15,6 +15,9 @@ CASES = {
     "three blocks of a group": (144, 96, 3, (6, 9), (3, 1), 2),
     "a group of a line": (96, 96, 2, (1, 23), (1, 9), 1),
     "one block of a group": (64, 48, 4, (5, 6), (3, 3), 1),
+    "halves of vectors": (24, 40, 1, (9, 7), (1, 1), 1),
+    "an odd number of halves": (40, 104, 1, (7, 9), (3, 3), 2),
+    "halves among many": (232, 152, 1, (5, 4), (3, 3), 1),
     "quarters of vectors": (20, 116, 1, (9, 7), (1, 1), 1),
     "from quarters of vectors": (68, 76, 1, (6, 7), (3, 3), 1),
     "odd counts": (33, 67, 1, (5, 8), (3, 3), 2),
@@ -38,6 +41,25 @@ def test_values_are_those_of_pytorch(case):
     expected = torch.conv2d(*wide, stride, padding, 1, groups).relu().numpy()
     models = [weft.compile(weft.symbol.relu(made), params=params, shape={"x": shape}, threads=n) for n in (1, 2)]
     one, two = (model.run({"x": x})[0] for model in models)
+    np.testing.assert_allclose(one, expected, rtol=0, atol=CLOSE * np.abs(expected).max())
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("channels", [24, 40, 56])
+def test_what_follows_halves_of_vectors(channels):
+    """A gate, whose function is long, and another image that is added: PyTorch in float64."""
+    torch = oracle("torch")
+    x, other = rng.standard_normal((2, 20, 6, 5)).astype("f"), rng.standard_normal((2, channels, 6, 5)).astype("f")
+    weight = rng.standard_normal((channels, 20, 1, 1)).astype("f")
+    made = weft.symbol.conv2d(
+        weft.symbol.Variable("x"), name="c", channels=channels, kernel_size=(1, 1), use_bias=False
+    )
+    gated = made * weft.symbol.sigmoid(made) + weft.symbol.Variable("other")
+    shape = {"x": x.shape, "other": other.shape}
+    models = [weft.compile(gated, params={"c_weight": weight}, shape=shape, threads=n) for n in (1, 2)]
+    one, two = (model.run({"x": x, "other": other})[0] for model in models)
+    wide = [torch.tensor(value, dtype=torch.float64) for value in (x, weight, other)]
+    expected = (torch.nn.functional.silu(torch.conv2d(*wide[:2])) + wide[2]).numpy()
     np.testing.assert_allclose(one, expected, rtol=0, atol=CLOSE * np.abs(expected).max())
     np.testing.assert_array_equal(one, two)
 

@@ -66,7 +66,7 @@ class _Joining:
             case Prefetch():
                 first: Stmt = self.turn(node, 0)
                 return first
-        raise self._refused(f"contains a {type(node).__name__}")
+        raise self._refused(f"what {type(node).__name__} does differs between its turns, or is not one vector")
 
     def _let(self, node: Let) -> Stmt:
         var, value = node.var, node.value
@@ -158,7 +158,7 @@ class _Joining:
         if buffer.scope == "register" and buffer.lanes > 1:
             return replace(buffer, lanes=2 * buffer.lanes)
         if buffer.scope == "register" or not buffer.shape or not isinstance(buffer.shape[-1], Const):
-            raise self._refused(f"has {buffer.name}, which is not in vectors")
+            raise self._refused(f"{buffer.name}, allocated inside, is not in vectors")
         strides = (*[simplify(stride * 2) for stride in buffer.strides[:-1]], buffer.strides[-1])
         return replace(buffer, shape=(*buffer.shape[:-1], simplify(buffer.shape[-1] * 2)), strides=strides)
 
@@ -167,11 +167,12 @@ class _Joining:
             return indices
         last = simplify(indices[-1])
         if not isinstance(last, Ramp) or not same(last, Ramp(as_expr(0), as_expr(1), last.lanes)):
-            raise self._refused(f"reads other lanes of {buffer.name} than its own")
+            raise self._refused(f"lanes read others of {buffer.name} than their own")
         return (*[_plain(index) for index in indices[:-1]], Ramp(last.base, last.stride, 2 * last.lanes))
 
     def _refused(self, why: str) -> Unsupported:
-        return Unsupported(f"a vector loop around vectors of kernel {self.name} {why}")
+        what = "two turns of a loop around vectors cannot become one vector"
+        return Unsupported(what, where=self.name, why=why, hint="make the outer loop serial")
 
 
 def _both(low: Expr, high: Expr) -> Expr:
