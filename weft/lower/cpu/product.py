@@ -31,9 +31,8 @@ from ..long_sums import LONG_PRODUCT
 from .matrices.pack import Columns, pack_panel
 from .product_turns import BLOCK, even_part, far_packing, turn_of
 from .stage import lower_group
-from .tile import TileSize, balanced, registers, tile_size
+from .tile import Sizes, TileSize, balanced, registers, tile_size, tiles_of
 from .tile_walk import (
-    Sizes,
     ceil_div,
     choose,
     clamped,
@@ -43,7 +42,6 @@ from .tile_walk import (
     leading_index,
     opaque,
     place_of,
-    tiles_and_rest,
     total_of,
 )
 
@@ -260,7 +258,7 @@ def plan_product(
     panels = -(-columns // lanes)
     a, p = tile_of(MANY_ROWS if is_open(rows) else rows, panels, registers(target))
     cached = target.caches[1]  # bytes of rows that stay in the second cache
-    tiles = tiles_and_rest(rows, a) if is_open(rows) else balanced(rows, a)
+    tiles = tiles_of(rows, a)
     count = total_of(tiles)
     groups = balanced(panels, p)
     sets = total_of(groups)

@@ -15,7 +15,8 @@ from .... import te
 from ....te.expr import Expr, ExprLike, Load, as_expr
 from ....te.extents import is_open
 from ....te.loops import Buffer, Kernel
-from .scores import Attention, Block, tiles_of
+from ..tile import tiles_of
+from .scores import Attention, Block
 
 KEY_BLOCK = 240  # keys at a time; a multiple of most tiles
 MAX_KEYS = 1024  # whose scores stay in a cache, so that all are taken at once

@@ -21,8 +21,7 @@ from ....ops.nn.strided_attention import View, mask_shape, views
 from ....te.build import KernelBuilder
 from ....te.expr import Const, Expr, Load, as_expr
 from ....te.loops import Buffer, Kernel
-from ..tile import balanced, registers
-from ..tile_walk import Sizes, tiles_and_rest
+from ..tile import balanced, registers, tiles_of
 
 SCORES = 3 / 16  # of the second cache, for those of a block of queries
 STACK_BYTES = 512 << 10  # where they lie
@@ -234,11 +233,6 @@ class Attention:
         for index, step in zip(self.at, batch):
             start = start + index * step
         return self.b.let("start", start)
-
-
-def tiles_of(extent: Any, most: int) -> Sizes:
-    """Tiles that cover an extent: how many turns, and how many such tiles."""
-    return balanced(extent, most) if isinstance(extent, int) else tiles_and_rest(extent, most)
 
 
 def _dense_steps(shape: Sequence[int]) -> list[int]:
