@@ -7,8 +7,9 @@ import pytest
 from compiler.torch_networks import disturbed
 
 import weft
-from weft.lower.cpu.tile import halving
+from weft.lower.cpu.tile import tiles_of
 from weft.symbol import Variable
+from weft.te.extents import Trace
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
@@ -234,7 +235,8 @@ def test_softmax_along_open_axes(name, axis):
 
 @pytest.mark.parametrize("extent", [1, 7, 8, 15, 16, 1000])
 def test_tiles_cover_an_axis(extent):
-    counts = halving(extent, 8)
+    tiles = tiles_of(Trace().extent("n", extent), 8)
+    counts = [(turns, int(count.value)) for turns, count in tiles]
     assert sum(turns * count for turns, count in counts) == extent
     assert [turns for turns, _ in counts] == [8, 4, 2, 1]
     assert all(count <= 1 for _, count in counts[1:])

@@ -56,8 +56,7 @@ class Process:
     def forget(self):
         self.lowered.clear()
         self._patch.setattr(native_generic, "_calls", Kept(native_generic.KEPT))
-        self._patch.setattr(native_generic, "_programs", {})
-        self._patch.setattr(open_programs, "_steps", {})
+        self._patch.setattr(open_programs, "_programs", {})
 
     def programs(self):
         return [path for path in self.folder.glob("*.bin") if b"'program'" in path.read_bytes()]
@@ -168,7 +167,7 @@ def test_a_key_has_variants(memory):
         memory.forget()
         check(partial(scaled, 10), "test variants", size, factor)
         assert memory.lowered == []
-        assert len(*native_generic._programs.values()) == 1
+        assert len(*open_programs._programs.values()) == 1
 
 
 def test_variants_on_disk_are_limited(memory):
@@ -192,13 +191,14 @@ def test_a_program_that_another_process_kept_meanwhile_stays(memory):
         return lower_compute("test", compute, [(x.shape, x.dtype)], host())
 
     def other():
-        open_programs.open_program(key, "test", large.shape, partial(lower, large))
+        open_programs.open_call(key, "test", large.shape, partial(lower, large))
 
-    open_programs.open_program(key, "test", small.shape, partial(lower, small, other))
+    open_programs.open_call(key, "test", small.shape, partial(lower, small, other))
     assert len(memory.programs()) == 2
+    memory.forget()
     refused = partial(pytest.fail, "lowered again")
     for x in (small, large):
-        open_programs.open_program(key, "test", x.shape, refused)
+        open_programs.open_call(key, "test", x.shape, refused)
 
 
 # Keys

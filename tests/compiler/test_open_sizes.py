@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from codegen.native import ISAS, target_of
 
 import weft
 from weft.symbol import Variable
@@ -213,4 +214,37 @@ def test_what_follows_a_product_of_open_rows_and_columns_reads_its_own_elements(
             for dims in ((rows, 24), (24, columns), (rows, columns))
         )
         np.testing.assert_allclose(model(a, b, c)[0], a @ b + c, rtol=1e-4, atol=1e-4)
+    assert model.compilations == 1
+
+
+PRODUCTS = {  # how it is computed, the shapes, by batch b, length l
+    "scores": ({"transpose_b": True}, ("b", "l", 40), ("b", "l", 40)),
+    "values": ({}, ("b", "l", "l"), ("b", "l", 24)),
+    "turned": ({"transpose_a": True}, ("b", "l", 20), ("b", "l", "b")),
+    "rows": ({}, ("b", 3, "l"), ("l", "b")),
+}
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("form", PRODUCTS)
+def test_products_of_open_sums_and_columns_are_one_program(form, dtype, isa):
+    """Half floats are added up in float32, and rounded once: by numpy's float64, within half of their last bit."""
+    attrs, *shapes = PRODUCTS[form]
+    product = weft.symbol.matmul if form == "rows" else weft.symbol.batch_matmul
+    symbol = weft.symbol.relu(product(Variable("x"), Variable("y"), **attrs))
+    model = weft.compile(
+        symbol, shape=dict(zip("xy", shapes)), dtype=dict.fromkeys("xy", dtype), target=str(target_of(isa))
+    )
+    rng = np.random.default_rng(7)
+    for batch, length in ((2, 5), (9, 33), (3, 400), (17, 801)):
+        known = {"b": batch, "l": length}
+        x, y = (rng.standard_normal([known.get(n, n) for n in shape]).astype(dtype) for shape in shapes)
+        (made,) = model.run({"x": x, "y": y})
+        a = x.astype("float64").swapaxes(-1, -2) if "transpose_a" in attrs else x.astype("float64")
+        b = y.astype("float64").swapaxes(-1, -2) if "transpose_b" in attrs else y.astype("float64")
+        wanted = np.maximum(a @ b, 0)
+        assert (made.dtype, made.shape) == (x.dtype, wanted.shape)
+        rounded = 0 if dtype == "float32" else 0.5 * float(weft.finfo(getattr(weft, dtype)).eps)
+        assert (np.abs(made - wanted) <= rounded * wanted + 2e-6 * (np.abs(a) @ np.abs(b))).all()
     assert model.compilations == 1

@@ -15,7 +15,7 @@ from weft.eager.functions import fusion
 from weft.eager.functions.fusion import Fused, fused
 from weft.eager.functions.math.arithmetic import add, mul
 from weft.eager.native import pointwise as native_pointwise
-from weft.runtime.cpu import one_step
+from weft.runtime.cpu import open_program
 
 SHAPE = (130, 257)
 ACTIVATIONS = """relu hardtanh relu6 leaky_relu elu selu celu silu mish hardswish
@@ -205,7 +205,7 @@ def test_zeros_of_both_signs_are_told_apart():
 
 
 def test_bits_do_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr(one_step, "THREADS", ThreadFacts(wake=0.0))
+    monkeypatch.setattr(open_program, "THREADS", ThreadFacts(wake=0.0))
     before, made = weft.get_num_threads(), []
     for threads in (1, 2):
         weft.set_num_threads(threads)

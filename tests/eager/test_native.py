@@ -13,6 +13,7 @@ from oracles import oracle
 import weft
 from weft.base.cpu_facts import ThreadFacts
 from weft.base.kept import Kept
+from weft.compiler.open import programs as open_programs
 from weft.core.op import Op, list_op_names
 from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import kernel_of
@@ -24,7 +25,7 @@ from weft.eager.native import pool as native_pool
 from weft.eager.native import product as native_product
 from weft.eager.native.calls import Declined
 from weft.ops._families import F
-from weft.runtime.cpu import one_step
+from weft.runtime.cpu import open_program
 
 CONTRACT = 5e-5  # of the output's largest magnitude
 
@@ -50,8 +51,8 @@ def two_threads():
 def no_programs(monkeypatch):
     """Nothing is compiled yet; what is then, by what it serves."""
     monkeypatch.setattr(native_generic, "_calls", Kept(native_generic.KEPT))
-    monkeypatch.setattr(native_generic, "_programs", {})
-    return native_generic._programs
+    monkeypatch.setattr(open_programs, "_programs", {})
+    return open_programs._programs
 
 
 def test_every_operator_of_the_tables_has_cases():
@@ -85,7 +86,7 @@ def test_of_double_precision(case):
 
 @named
 def test_bits_do_not_depend_on_threads(case, two_threads, monkeypatch):
-    monkeypatch.setattr(one_step, "THREADS", ThreadFacts(wake=0.0))
+    monkeypatch.setattr(open_program, "THREADS", ThreadFacts(wake=0.0))
     arrays = case.arrays(tuple(extent * 2 for extent in case.sizes[0]))
     results = []
     for threads in (1, 2):

@@ -14,7 +14,7 @@ from weft.core.op import Op
 from weft.eager.autograd.derivative import params_of
 from weft.eager.dispatch import apply
 from weft.eager.native.product import multiply, worth_native
-from weft.runtime.cpu import one_step
+from weft.runtime.cpu import open_program
 
 rng = np.random.default_rng(0)
 
@@ -117,9 +117,9 @@ def test_any_number_of_threads_gives_the_same_bits(shape, transposed, monkeypatc
     if transposed:
         b = normal(columns, depth).T
     found = []
-    monkeypatch.setattr(one_step, "THREADS", ThreadFacts(wake=0.0))
+    monkeypatch.setattr(open_program, "THREADS", ThreadFacts(wake=0.0))
     for threads in (1, 2, 4):
-        monkeypatch.setattr(one_step, "eager_threads", lambda count=threads: count)
+        monkeypatch.setattr(open_program, "eager_threads", lambda count=threads: count)
         found.append(multiply(a, b))
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])

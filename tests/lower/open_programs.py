@@ -8,8 +8,7 @@ from codegen.guard import guarded
 from weft.compiler.open.calls import lower_compute
 from weft.compiler.open.programs import assembled
 from weft.core.op import Op
-from weft.runtime.addresses import address_of
-from weft.runtime.cpu.executor import CpuExecutor
+from weft.runtime.cpu.open_program import OpenProgram
 
 
 class Programs:
@@ -27,14 +26,14 @@ class Programs:
     def run(self, *arrays, in_place=False):
         """The outputs; the only one is written where the first of the arrays is."""
         sizes = tuple(n for array in arrays for n in array.shape if n != 1)
-        bound = next((b for p in self.made if (b := p.bound(sizes)) is not None), None)
+        bound = next((b for p in self.made if (b := p.at(sizes)) is not None), None)
         if bound is None:
             call = lower_compute(self.name, self.compute, [(a.shape, a.dtype) for a in arrays], self.target)
             assert len(call.kernels) == self.kernels
-            self.made.append(CpuExecutor(assembled(call, self.target)))
-            bound = self.made[-1].bound(sizes)
+            self.made.append(OpenProgram(assembled(call, self.target)))
+            bound = self.made[-1].at(sizes)
         given = [guarded(array) for array in arrays]
-        outputs = [guarded(np.full(spec.extents, np.nan, spec.dtype)) for spec in bound.program.outputs]
+        outputs = [guarded(np.full(spec.extents, np.nan, spec.dtype)) for spec in bound.outputs]
         outputs = given[:1] if in_place else outputs
-        bound.run_at([address_of(a) for a in given], [address_of(a) for a in outputs])
+        bound.run([*given, *outputs])
         return outputs

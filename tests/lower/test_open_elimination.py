@@ -11,7 +11,7 @@ from weft.base.dtype import FLOAT32, FLOAT64
 from weft.compiler.kernels import kernel_cache
 from weft.compiler.open.programs import of_kernel
 from weft.lower.cpu.matrices.elimination import COLUMNS, panel_kernel, substitution_kernel
-from weft.runtime.cpu.one_step import OneStep
+from weft.runtime.cpu.open_program import OpenProgram
 
 on_every_isa = pytest.mark.parametrize("target", targets(), ids=lambda target: target.isa)
 dtypes = pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)
@@ -19,7 +19,7 @@ fronts = pytest.mark.parametrize("front", [False, True])
 
 
 def loaded(kernel, target):
-    return OneStep(of_kernel(kernel_cache.compiled(kernel, target), target))
+    return OpenProgram(of_kernel(kernel_cache.compiled(kernel, target), target))
 
 
 @on_every_isa
@@ -33,7 +33,7 @@ def test_all_columns_of_a_panel(target, dtype, front):
         count = min(m, n)
         made = guarded(given, front)
         pivots = guarded(np.full((2, count), -1, "int32"), front)
-        kernel.run([made, pivots], [2, m, n, 0, count, count], 2, 0.0)
+        kernel.given([2, m, n, 0, count, count], 2, 0.0).run([made, pivots])
         for a, factors, own in zip(given, made, pivots):
             want, swaps = scipy.linalg.lapack.dgetrf(a.astype("float64"))[:2]
             np.testing.assert_array_equal(own, swaps + 1)
@@ -55,7 +55,7 @@ def test_substitution_up_and_down(target, dtype, front, lower, unit):
         made, blocks = guarded(x, front), -(-n // COLUMNS)
         first, step = (0, 1) if lower else (m - 1, -1)
         scalars = [2, blocks, m, n, m * m, first * (m + 1), step * m, step, m * n, first * n]
-        kernel.run([guarded(t, front), made], [*scalars, step * n], 2 * blocks, 0.0)
+        kernel.given([*scalars, step * n], 2 * blocks, 0.0).run([guarded(t, front), made])
         for a, b, got in zip(t, x, made):
             want = scipy.linalg.solve_triangular(a, b, lower=lower, unit_diagonal=unit)
             near = 1e-4 if dtype == FLOAT32 else 1e-11

@@ -58,10 +58,10 @@ def test_no_memory_but_its_own_is_touched(size):
 
 def test_one_kernel_serves_all_sizes():
     run(ADD, np.ones((3, 5), "float64"), np.ones((3, 5), "float64"))
-    before = len(open_programs._steps)
+    before = len(open_programs._programs)
     for shape in [(1,), (7, 9), (2, 3, 4, 5), (100000,)]:
         run(ADD, np.ones(shape, "float64"), np.ones(shape, "float64"))
-    assert len(open_programs._steps) == before
+    assert len(open_programs._programs) == before
 
 
 def test_bits_do_not_depend_on_threads(monkeypatch):

@@ -17,7 +17,7 @@ from weft.lower.cpu.matrices.skinny_product import MAX_ROWS, skinny_columns
 from weft.lower.cpu.matrices.strided_product import Arguments, strided_kernel
 from weft.lower.cpu.product import BLOCK, panel_elements
 from weft.lower.cpu.tile import tile_size
-from weft.runtime.cpu.one_step import OneStep
+from weft.runtime.cpu.open_program import OpenProgram
 
 rng = np.random.default_rng(0)
 
@@ -33,7 +33,7 @@ LAYOUTS = {
 @lru_cache(None)
 def compiled(kind, isa, dtype):
     target = target_of(isa)
-    return OneStep(of_kernel(compile_kernel(strided_kernel(np.dtype(dtype), kind, target), target), target))
+    return OpenProgram(of_kernel(compile_kernel(strided_kernel(np.dtype(dtype), kind, target), target), target))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -80,7 +80,7 @@ def run(kind, isa, a, b, bias=None):
     assert len(scalars) + 1 == len(Arguments._fields)
     starts = guarded(np.zeros(2, np.int64))
     held = out if bias is None else guarded(bias)
-    compiled(kind, isa, a.dtype.name).run((a, b, starts, held, out), (*scalars, turns), turns, 0.0)
+    compiled(kind, isa, a.dtype.name).given((*scalars, turns), turns, 0.0).run((a, b, starts, held, out))
     return out
 
 

@@ -16,7 +16,7 @@ from weft.compiler.open.programs import of_kernel
 from weft.core.op import Op
 from weft.lower import chunks
 from weft.lower.cpu.scan import Scan, Walk, scan_kernel
-from weft.runtime.cpu.one_step import OneStep
+from weft.runtime.cpu.open_program import OpenProgram
 from weft.te.loops import Store
 from weft.te.simplify_loops import statements
 from weft.testing.op_check import Sample, run_lowered
@@ -27,7 +27,7 @@ NUMPY = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimu
 
 
 def loaded(kernel, target):
-    return OneStep(of_kernel(kernel_cache.compiled(kernel, target), target))
+    return OpenProgram(of_kernel(kernel_cache.compiled(kernel, target), target))
 
 
 def random(rng, shape, dtype):
@@ -128,7 +128,7 @@ def test_running_sums(target, dtype, reverse, exclusive):
         x = random(rng, (outer, length, inner), kind)
         out = guarded(np.zeros_like(x))
         kernel = scan_kernel("s", scan, [kind, kind], Walk(outer, length, inner), target)
-        loaded(kernel, target).run([guarded(x), out], [], outer * -(-inner // 256), 0.0)
+        loaded(kernel, target).given([], outer * -(-inner // 256), 0.0).run([guarded(x), out])
         ordered = x[:, ::-1] if reverse else x
         made = np.cumsum(ordered, 1, dtype="float64" if kind.kind == "f" else kind)
         made = made - ordered if exclusive else made

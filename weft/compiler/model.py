@@ -103,8 +103,8 @@ def compile(
     Where all shapes are known, code is made now; otherwise when the model is first run. A dimension
     in `shape` is a number, or open: None, or a name such as "batch", which stands for one number in
     all inputs. Code that is made once serves all sizes of open dimensions, where it can be written
-    so; where it needs the number (a product of half floats), it is made for each when that
-    is first seen.
+    so; where it needs the number (states of loops whose shapes change), it is made for each
+    when that is first seen.
     `specialise="always"` makes code for each new set of input shapes alone, which may be faster; "auto"
     does so in the background, for shapes that are seen often and should gain by it. `target` may be
     another machine, whose code is then saved and run there.

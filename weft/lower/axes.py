@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..te.expr import Reduce, Var
@@ -28,6 +28,20 @@ class Nest(NamedTuple):
 
     axes: list[Axis]
     body: Stmt
+
+
+def in_one_go(axes: Iterable[Any], joins: Callable[[Any, Any], bool]) -> list[list[Any]]:
+    """The axes but those of one element, neighbours together that are walked in one go: `joins` tells of an axis and of
+    the one inside it."""
+    groups: list[list[Any]] = []
+    for axis in axes:
+        if type(axis.extent) is int and axis.extent == 1:
+            continue
+        if groups and joins(groups[-1][-1], axis):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return groups
 
 
 def turns_of(axes: Iterable[Axis]) -> dict[Var, tuple[int, int]]:

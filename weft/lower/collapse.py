@@ -12,7 +12,7 @@ from ..te.linear import Linear, expression
 from ..te.loops import Buffer, Stmt, Store, buffer, span
 from ..te.visit import parts, postorder, rewrite
 from .access import accessed, address, continues
-from .axes import Axis, simplified
+from .axes import Axis, in_one_go, simplified
 
 
 def collapsed(
@@ -65,15 +65,7 @@ def joined(axes: Sequence[Axis], body: Stmt, flat: dict[Buffer, Buffer]) -> tupl
     """The body on flat buffers, over axes joined where all accesses walk through them in one go."""
     places = addresses(body, axes)
     assert places is not None
-    groups: list[list[Axis]] = []
-    for axis in axes:
-        if axis.extent == 1:
-            continue
-        last = groups[-1][-1] if groups else None
-        if last is not None and all(continues(place, last.var, axis.var, axis.extent) for place in places):
-            groups[-1].append(axis)
-        else:
-            groups.append([axis])
+    groups = in_one_go(axes, lambda a, b: all(continues(place, a.var, b.var, b.extent) for place in places))
     joined = [Axis(Var(g[-1].var.name), prod(axis.extent for axis in g)) for g in groups]
     own = {axis.var for axis in axes}
 

@@ -22,7 +22,7 @@ from ..te.simplify import simplify
 from ..te.tensor import Tensor
 from ..te.visit import postorder, rewrite, same, substitute
 from .access import accessed, address, continues, step
-from .axes import Axis, turns_of
+from .axes import Axis, in_one_go, turns_of
 from .collapse import value_vars
 from .group import reached_tensors
 from .stages import topological
@@ -377,17 +377,9 @@ class _Finder:
         are not there any more: the last of such neighbours stands for all."""
         fixed = value_vars(*bodies)
         alike = [{axis.var for axis in self.reduced}, *sums]
-        groups: list[list[Axis]] = []
-        gone: dict[Var, Expr] = {}
-        for axis in self.axes:
-            if _is(axis.extent, 1):
-                gone[axis.var] = as_expr(0)
-            elif groups and self._continues(groups[-1][-1], axis, fixed, alike):
-                gone[groups[-1][-1].var] = as_expr(0)
-                groups[-1].append(axis)
-            else:
-                groups.append([axis])
-        return groups, gone
+        groups = in_one_go(self.axes, lambda outer, inner: self._continues(outer, inner, fixed, alike))
+        stays = {group[-1].var for group in groups}
+        return groups, {axis.var: as_expr(0) for axis in self.axes if axis.var not in stays}
 
     def _continues(self, outer: Axis, inner: Axis, fixed: set[Var], alike: Sequence[set[Var]]) -> bool:
         apart = any((outer.var in some) != (inner.var in some) for some in alike)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from math import prod
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ...base.cpu_target import CpuTarget, host
 from ...base.errors import Error, RunError
@@ -17,8 +17,7 @@ from ...base.sizes import SIZE, Row, SizeTable
 from ...core.bulk import collector_paused
 from ...lower.group import Spec, Temporary
 from ...runtime.artifact import program_bytes, program_of
-from ...runtime.cpu.executor import CpuExecutor
-from ...runtime.cpu.one_step import OneStep
+from ...runtime.cpu.open_program import Call, OpenProgram
 from ...runtime.program import Program, TensorSpec
 from ...te.loops import Kernel
 from ..kernels import kernel_cache
@@ -26,53 +25,57 @@ from ..locations import Locations, as_number
 from .calls import LoweredCall
 from .keys import compiling, file_key, making
 
-IDLE_BYTES = 1 << 16
 VARIANTS = 16  # programs of one key that differ by what they asked about sizes
 
-
-T = TypeVar("T")
-
-_steps: dict[Hashable, OneStep] = {}
+_programs: dict[Hashable, list[OpenProgram]] = {}
 
 
-def open_program(key: Hashable, name: str, sizes: Sequence[int], lower: Callable[[], LoweredCall]) -> CpuExecutor:
-    """What runs a program of a key that serves these sizes; `lower` writes it when there is none.
+def open_call(key: Hashable, name: str, sizes: Sequence[int], lower: Callable[[], LoweredCall]) -> Call:
+    """What runs a program of a key at these sizes; `lower` writes it when there is none that serves them.
 
     A key of texts, numbers and dtypes holds for other processes, too: it says all that decides what is written, weft's
     own sources aside.
     """
-    return _found_or_made(key, name, sizes, lambda: assembled(lower(), host()), _executor)
+    call = _served(key, sizes)
+    if call is None:
+        with making:
+            call = _served(key, sizes)
+            if call is None:
+                program = _found_or_made(key, name, sizes, lambda: assembled(lower(), host()))
+                _programs[key] = [*_programs.get(key, ()), program][-VARIANTS:]
+                call = program.at(sizes)
+    assert call is not None
+    return call
 
 
-def one_step(key: Hashable, write: Callable[[CpuTarget], Kernel]) -> OneStep:
-    """What runs the kernel of a key, which `write` writes for this machine when it is asked for first."""
-    found = _steps.get(key)
-    if found is not None:
-        return found
-    with making:
-        if key not in _steps:
-            make = lambda: of_kernel(kernel_cache.compiled(write(host()), host()), host())
-            _steps[key] = _found_or_made(key, key, None, make, OneStep)
-        return _steps[key]
+def kernel_program(key: Hashable, write: Callable[[CpuTarget], Kernel]) -> OpenProgram:
+    """The program of the kernel of a key, which `write` writes for this machine when it is asked for first."""
+    found = _programs.get(key)
+    if found is None:
+        with making:
+            if key not in _programs:
+                make = lambda: of_kernel(kernel_cache.compiled(write(host()), host()), host())
+                _programs[key] = [_found_or_made(key, key, None, make)]
+            found = _programs[key]
+    return found[0]
 
 
-def _executor(program: Program) -> CpuExecutor:
-    """Calls are of one program after another, so none keeps much memory."""
-    return CpuExecutor(program, idle_bytes=IDLE_BYTES)
+def _served(key: Hashable, sizes: Sequence[int]) -> Call | None:
+    return next((call for program in _programs.get(key, ()) if (call := program.at(sizes)) is not None), None)
 
 
 @collector_paused
 def _found_or_made(
-    key: Hashable, name: object, sizes: Sequence[int] | None, make: Callable[[], Program], load: Callable[[Program], T]
-) -> T:
+    key: Hashable, name: object, sizes: Sequence[int] | None, make: Callable[[], Program]
+) -> OpenProgram:
     """A loaded program of a key; of one that needs no sizes there is one for all of them."""
     kept = _kept(key, sizes)
     if kept.program is not None:
         with suppress(RunError):
-            return load(kept.program)
+            return OpenProgram(kept.program)
     with compiling(name):
         program = make()
-        made = load(program)
+        made = OpenProgram(program)
     if kept.program is None:
         kept = _kept(key, sizes)  # what other processes have kept in the meantime stays
         if kept.program is not None:

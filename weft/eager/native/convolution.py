@@ -1,4 +1,4 @@
-"""Convolutions of eager arrays by programs of one step, all numbers of which are arguments: operators' params and
+"""Convolutions of eager arrays by programs all numbers of which are arguments: operators' params and
 arrays come in, their outputs go out.
 
 Declined are other layouts and dtypes, nothing to compute, and shapes that do not fit."""

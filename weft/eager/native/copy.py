@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from math import prod
 
 import numpy as np
 
 from ...base.cpu_facts import COSTS
 from ...base.dtype import DTYPES, DType
 from ...lower.cpu.nests.element import Walk, copy_kernel, numbers_of
-from ...runtime.cpu.one_step import OneStep
+from ...runtime.cpu.open_program import Call
 from .calls import Array, Reason, count_declined
 from .kernels import kernel
 from .strides import Axis, joined
@@ -47,24 +47,19 @@ def copy_into(target: Array, source: Array) -> None:
 def _copied(target: Array, source: Array) -> bool:
     """Whether elements were copied in squares or in rows that numpy walks slowly."""
     plan = _planned(source.shape, source.strides, target.strides, source.itemsize)
+    if plan is None:
+        return False
     if isinstance(plan, str):
         count_declined("copy", plan)
-    if not isinstance(plan, _Plan):
         return False
-    plan.kernel.run([source, target], plan.scalars, plan.turns, source.size * NANOSECONDS)
+    plan.run([source, target])
     return True
-
-
-class _Plan(NamedTuple):
-    kernel: OneStep
-    scalars: tuple[int, ...]
-    turns: int
 
 
 @lru_cache(PLANS)
 def _planned(
     shape: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...], itemsize: int
-) -> _Plan | Reason | None:
+) -> Call | Reason | None:
     """How elements are copied, by the strides of both; or why not; None where numpy is as fast."""
     moved = MOVED.get(itemsize)
     if moved is None:
@@ -78,7 +73,7 @@ def _planned(
     if squares is None and (axes[-1].steps not in ((0, 1), (-1, 1)) or axes[-1].extent < SHORTEST_ROW):
         return None
     walk = Walk(len(axes), (axes[-1].steps[0] if squares is None else None,), placed=True)
-    return _Plan(kernel(copy_kernel, moved, walk), *walked(squares or axes, walk))
+    return kernel(copy_kernel, moved, walk).given(*walked(squares or axes, walk), prod(shape) * NANOSECONDS)
 
 
 def _with_squares(axes: Sequence[Axis]) -> list[Axis] | None:

@@ -38,7 +38,7 @@ def _factored(a: Array, pivot: bool) -> tuple[Array, Array]:
     for start in range(0, count, PANEL):
         end = min(start + PANEL, count)
         work = items * PANEL**2 * (m - start + n - end) * NANOSECONDS
-        panel.run([factors, pivots], [items, m, n, start, end, count], items, work)
+        panel.given([items, m, n, start, end, count], items, work).run([factors, pivots])
         if end < count:
             factors[:, end:, end:] -= multiply(factors[:, end:, start:end], factors[:, start:end, end:])
     return factors, pivots
@@ -86,7 +86,7 @@ def _substitute(t: Array, x: Array, is_lower: bool, unit: bool) -> None:
         first = start if is_lower else m - 1 - start
         scalars = [items, blocks, end - start, n, t_item, first * (t_row + t_column)]
         scalars += [step * t_row, step * t_column, m * n, first * n, step * n]
-        substitution.run([t, x], scalars, items * blocks, items * PANEL**2 * n * NANOSECONDS)
+        substitution.given(scalars, items * blocks, items * PANEL**2 * n * NANOSECONDS).run([t, x])
         if end < m:
             solved, rest = slice(start, end), slice(end, m)
             if not is_lower:

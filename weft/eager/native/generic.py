@@ -12,13 +12,10 @@ import numpy as np
 from ...base.cpu_target import host
 from ...base.kept import Kept
 from ...compiler.open.calls import LoweredCall, lower_compute, lower_numbers, lowered_operator
-from ...compiler.open.keys import making
-from ...compiler.open.programs import VARIANTS, open_program
+from ...compiler.open.programs import open_call
 from ...core.op import Op
 from ...lower.group import Written
-from ...runtime.addresses import address_of
-from ...runtime.cpu.executor import CpuExecutor
-from ...runtime.cpu.pool import eager_threads
+from ...runtime.cpu.open_program import Call as NativeCall
 from .calls import Array, Declined, facts_of, inferred
 from .copy import dense
 from .pointwise import op_key
@@ -30,7 +27,7 @@ KEPT = 4096  # calls whose sizes are known
 class Call(NamedTuple):
     """What runs calls on arrays of certain shapes, what it makes, and which of the arrays it reads."""
 
-    executor: CpuExecutor
+    native: NativeCall
     outputs: list[Spec]
     read: frozenset[int]
 
@@ -39,13 +36,11 @@ class Call(NamedTuple):
         read = self.read
         given = [a if a.flags.c_contiguous or number not in read else dense(a) for number, a in enumerate(arrays)]
         made = [np.empty(shape, dtype) for shape, dtype in self.outputs] if out is None else list(out)
-        self.executor.threads = eager_threads()
-        self.executor.run_at([address_of(a) for a in given], [address_of(a) for a in made])
+        self.native.run([*given, *made])
         return made
 
 
 _calls: Kept[Call] = Kept(KEPT)
-_programs: dict[Any, list[CpuExecutor]] = {}
 
 
 def run_generic(op: Op, params: Any, arrays: Sequence[Array]) -> list[Array]:
@@ -109,24 +104,5 @@ def numbers_call(write: Callable[..., Written], *form: Hashable, numbers: tuple[
 
 
 def _program_call(kind: Hashable, name: str, sizes: tuple[int, ...], lower: Callable[[], LoweredCall]) -> Call:
-    call = _served(kind, sizes)
-    if call is None:
-        with making:
-            call = _served(kind, sizes)
-            if call is None:
-                program = open_program(kind, name, sizes, lower)
-                _programs[kind] = [*_programs.get(kind, ()), program][-VARIANTS:]
-                call = _served(kind, sizes)
-    assert call is not None
-    return call
-
-
-def _served(kind: Hashable, sizes: tuple[int, ...]) -> Call | None:
-    """The call by a program that is loaded and serves these sizes, if one does."""
-    for program in _programs.get(kind, ()):
-        bound = program.bound(sizes)
-        if bound is not None:
-            outputs = [(spec.extents, spec.dtype) for spec in bound.program.outputs]
-            slots = {ref.slot for step in bound.program.plan.steps for ref in step.buffers}
-            return Call(bound, outputs, frozenset(slots))
-    return None
+    call = open_call(kind, name, sizes, lower)
+    return Call(call, [(spec.extents, spec.dtype) for spec in call.outputs], call.used)

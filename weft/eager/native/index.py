@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import chain
 from math import prod
 
 import numpy as np
 
 from ...base.cpu_facts import COSTS
-from ...base.dtype import FLOAT32, FLOAT64, INT64
+from ...base.dtype import FLOAT32, FLOAT64, INT64, DType
 from ...lower.cpu.nests.indexed import ROW_BLOCK, elements_kernel, nonzero_kernel
+from ...runtime.cpu.open_program import Call
 from .calls import Array, Declined, attempted, not_empty
 from .copy import dense
 from .kernels import kernel
@@ -18,6 +20,7 @@ from .strides import has_steps, steps_of
 MOVED = {size: np.dtype(f"uint{8 * size}") for size in (1, 2, 4, 8)}
 SUMMED = (FLOAT32, FLOAT64, INT64)
 NANOSECONDS = COSTS.indexed
+PLANS = 1024
 
 
 def _elements(x: Array, axis: int, indices: Array, y: Array, adds: bool) -> None:
@@ -26,17 +29,26 @@ def _elements(x: Array, axis: int, indices: Array, y: Array, adds: bool) -> None
     if not has_steps(x) or not has_steps(y):
         raise Declined("strides")
     indices = indices.astype(np.int64, copy=False)
-    x_steps, y_steps, steps = map(steps_of, (x, y, indices))
-    in_rows = (x.ndim, axis, steps[-1], x_steps[-1]) == (3, 1, 0, 1) and y_steps[-1] in (0, 1)
-    step, x_steps[axis] = x_steps[axis], 0
-    rows = prod(indices.shape[:-1])
-    outer = rows if axis == indices.ndim - 1 else prod(indices.shape[:axis])
-    blocks = -(-indices.shape[-1] // ROW_BLOCK) if in_rows else 1
-    scalars = [outer * blocks, blocks, rows // outer]
-    scalars += [*chain(*zip(indices.shape, x_steps, y_steps, steps)), x.shape[axis], step]
     dtype = x.dtype if adds else MOVED[x.itemsize]
-    moved = kernel(elements_kernel, dtype, indices.ndim, adds, y_steps[-1] if in_rows else None)
-    moved.run([x, indices, y], scalars, outer * blocks, indices.size * NANOSECONDS)
+    steps = tuple([tuple(steps_of(array)) for array in (x, y, indices)])
+    _elements_call(dtype, adds, axis, indices.shape, x.shape[axis], steps).run([x, indices, y])
+
+
+@lru_cache(PLANS)
+def _elements_call(
+    dtype: DType, adds: bool, axis: int, shape: tuple[int, ...], extent: int, steps: tuple[tuple[int, ...], ...]
+) -> Call:
+    """For indices of a shape, into x of an extent along the axis, by the steps of x, y and indices."""
+    own, y_steps, index_steps = steps
+    rank, step, x_steps = len(shape), own[axis], [0 if place == axis else n for place, n in enumerate(own)]
+    in_rows = (rank, axis, index_steps[-1], own[-1]) == (3, 1, 0, 1) and y_steps[-1] in (0, 1)
+    rows = prod(shape[:-1])
+    outer = rows if axis == rank - 1 else prod(shape[:axis])
+    blocks = -(-shape[-1] // ROW_BLOCK) if in_rows else 1
+    scalars = [outer * blocks, blocks, rows // outer]
+    scalars += [*chain(*zip(shape, x_steps, y_steps, index_steps)), extent, step]
+    program = kernel(elements_kernel, dtype, rank, adds, y_steps[-1] if in_rows else None)
+    return program.given(scalars, outer * blocks, prod(shape) * NANOSECONDS)
 
 
 def _add_elements(x: Array, axis: int, indices: Array, y: Array) -> None:
@@ -81,5 +93,6 @@ def nonzero(array: Array, apart: bool = False) -> Array:
     held = dense(mask)
     limit = held.size - int(held.reshape(-1)[::-1].argmax())
     step, plane = (1, count) if apart else (rank, 1)
-    kernel(nonzero_kernel, rank).run([held, places], [step, plane, limit, *held.shape], 1, limit * NANOSECONDS)
+    call = kernel(nonzero_kernel, rank).given([step, plane, limit, *held.shape], 1, limit * NANOSECONDS)
+    call.run([held, places])
     return places

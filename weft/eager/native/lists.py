@@ -12,13 +12,13 @@ from ...base.cpu_facts import COSTS
 from ...base.dtype import DType
 from ...lower.cpu.nests.lists import TURN, Update, list_kernel
 from ...runtime.addresses import address_of
-from ...runtime.cpu.one_step import OneStep
+from ...runtime.cpu.open_program import OpenProgram
 from ...te import intrinsics
 from ...te.expr import Binary, Call, Expr, Var, maximum, minimum, select
 from ...te.printer import show
 from ...te.visit import postorder
 from .calls import Array
-from .kernels import one_step
+from .kernels import kernel_program
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -58,13 +58,13 @@ class ListUpdate:
         self.element = lists * COSTS.moved + calls * COSTS.computed
         text = tuple([(number, show(value)) for number, value in results])
         key: Hashable = ("lists", dtype, lists, tuple(numbers), text)
-        self.kernel: OneStep = one_step(key, lambda target: list_kernel("lists", update, target))
+        self.kernel: OpenProgram = kernel_program(key, lambda target: list_kernel("lists", update, target))
 
     def run(self, firsts: Sequence[Array], table: Words, numbers: Array, places: Words, elements: int) -> None:
         """Changes the elements of all arrays; `list_kernel` says what the arguments are."""
         turns = len(places)
         sizes = (turns, len(table), len(numbers))
-        self.kernel.run([*firsts, table, numbers, places], sizes, turns, elements * self.element)
+        self.kernel.given(sizes, turns, elements * self.element).run([*firsts, table, numbers, places])
 
 
 def addresses(arrays: Sequence[Array]) -> Words:

@@ -1,28 +1,29 @@
-"""Large element-wise calls of eager tensors, by programs of one step."""
+"""Large element-wise calls of eager tensors, by programs of one kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ...base.cpu_facts import COSTS
 from ...compiler.disk_cache import is_own
-from ...compiler.open.programs import one_step
+from ...compiler.open.programs import kernel_program
 from ...core.op import Op
 from ...lower.cpu.nest import BLOCK_ELEMENTS
 from ...lower.cpu.nests.element import Element, Walk, element_kernel, element_of
 from ...ops.math import broadcast  # noqa: F401  operators named here
-from ...runtime.cpu.one_step import OneStep
+from ...runtime.cpu.open_program import Call
 from .calls import Array, Declined, attempted
 from .copy import dense, walked
 from .strides import Axis, is_dense_inside, is_writable, joined, memory_order, steps_of
 from .thresholds import FROM
 
 Dtypes = tuple[np.dtype[Any], ...]
+T = TypeVar("T")
 
 MOVED, COMPUTED = COSTS.moved, COSTS.computed
 KEPT = 1024
@@ -65,26 +66,24 @@ def run_pointwise(key: Hashable, body: Element, arrays: Sequence[Array], out: Ar
     along = _in_one_go(used, shape, out)
     if along is not None:
         result = np.empty(shape, body.value.dtype) if out is None else out
-        kernel = body.plans.get(along)
-        if kernel is None:
-            kernel = body.plans[along] = _kernel(key, body, used, Walk(1, along))
-        size = result.size
-        work = size * (MOVED + COMPUTED * body.calls)
-        kernel.run([*used, result], (size,), -(-size // BLOCK_ELEMENTS), work)
+        flat = (along, result.size)
+        call = body.plans.get(flat)
+        if call is None:
+            size, turns = (result.size,), -(-result.size // BLOCK_ELEMENTS)
+            call = _kept(body, flat, _call(key, body, used, Walk(1, along), size, size, turns))
+        call.run([*used, result])
         return result
     spot = (*[(array.shape, array.strides) for array in used], out is None or out.strides, shape)
     plan = body.plans.get(spot)
     if plan is None:
-        if len(body.plans) >= KEPT:
-            body.plans.clear()
-        plan = body.plans[spot] = _planned(key, body, used, out)
+        plan = _kept(body, spot, _planned(key, body, used, out))
     if plan.copied:
         used = [
             dense(np.broadcast_to(array, plan.shape).transpose(plan.order)) if number in plan.copied else array
             for number, array in enumerate(used)
         ]
     result = np.empty([plan.shape[axis] for axis in plan.order], body.value.dtype) if out is None else out
-    plan.kernel.run([*used, result], plan.scalars, plan.turns, plan.work)
+    plan.call.run([*used, result])
     return result if out is not None or plan.back is None else result.transpose(plan.back)
 
 
@@ -128,10 +127,7 @@ class PointwisePlan(NamedTuple):
     """All that a call on arrays of certain shapes and strides needs: which of them are copied
     first, the axes as they lie in memory, and the way back from there."""
 
-    kernel: OneStep
-    scalars: tuple[int, ...]
-    turns: int
-    work: float
+    call: Call
     shape: tuple[int, ...]
     copied: frozenset[int]
     order: tuple[int, ...]
@@ -148,9 +144,7 @@ def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | N
     axes = joined(turned[0].shape, list(map(steps_of, arrays))) or [Axis(1, (1,) * len(arrays))]
     walk = Walk(len(axes), axes[-1].steps[: len(used)], placed)
     return PointwisePlan(
-        _kernel(key, body, used, walk),
-        *walked(axes, walk),
-        prod(shape) * (MOVED + COMPUTED * body.calls),
+        _call(key, body, used, walk, shape, *walked(axes, walk)),
         shape,
         frozenset(n for n, (a, b) in enumerate(zip(turned, operands)) if a is not b),
         order,
@@ -158,9 +152,25 @@ def _planned(key: Hashable, body: Element, used: Sequence[Array], out: Array | N
     )
 
 
-def _kernel(key: Hashable, body: Element, arrays: Sequence[Array], walk: Walk) -> OneStep:
+def _call(
+    key: Hashable,
+    body: Element,
+    arrays: Sequence[Array],
+    walk: Walk,
+    shape: tuple[int, ...],
+    scalars: tuple[int, ...],
+    turns: int,
+) -> Call:
     whole = (key, tuple([array.dtype for array in arrays]), walk)
-    return one_step(whole, lambda target: element_kernel(body, walk, target))
+    program = kernel_program(whole, lambda target: element_kernel(body, walk, target))
+    return program.given(scalars, turns, prod(shape) * (MOVED + COMPUTED * body.calls))
+
+
+def _kept(body: Element, spot: Hashable, plan: T) -> T:
+    if len(body.plans) >= KEPT:
+        body.plans.clear()
+    body.plans[spot] = plan
+    return plan
 
 
 @lru_cache(KEPT)

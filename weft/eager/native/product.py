@@ -1,4 +1,4 @@
-"""Matrix products of numpy arrays with any strides, by programs of one step: what numpy's matmul gives, in
+"""Matrix products of numpy arrays with any strides, by programs of one kernel: what numpy's matmul gives, in
 order of memory, comes out. Which kernel runs, and how its work is cut, depends on sizes alone."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 from ...base.cpu_target import host
 from ...base.dtype import FLOAT32, FLOAT64, DType
 from ...base.errors import DTypeError, LayoutError, ShapeError
-from ...lower.cpu.matrices.strided_product import StridedPlan, plan_strided, strided_kernel
-from ...runtime.cpu.one_step import OneStep
+from ...lower.cpu.matrices.strided_product import plan_strided, strided_kernel
+from ...runtime.cpu.open_program import Call
 from .calls import Array
 from .kernels import kernel
 from .thresholds import FROM
@@ -48,8 +48,7 @@ def multiply(a: Array, b: Array, bias: Array | None = None, out: Array | None = 
     if b.dtype != dtype:
         raise DTypeError(f"a product of {dtype} and {b.dtype}")
     out = np.empty(call.shape, dtype) if out is None else _checked("out", out, call.shape, dtype)
-    plan, code = call.plan, call.kernel
-    if plan is None or code is None:
+    if call.native is None:
         out[...] = 0 if bias is None else bias
         return out
     if bias is None:
@@ -58,7 +57,7 @@ def multiply(a: Array, b: Array, bias: Array | None = None, out: Array | None = 
         bias = _checked("bias", np.ascontiguousarray(bias), call.shape[-1:], dtype)
     if call.is_swapped:
         a, b = b, a
-    code.run((a, b, call.starts, bias, out), call.scalars, plan.turns, plan.work)
+    call.native.run((a, b, call.starts, bias, out))
     return out
 
 
@@ -71,13 +70,11 @@ def _checked(name: str, array: Array, shape: tuple[int, ...], dtype: DType) -> A
 
 
 class ProductCall(NamedTuple):
-    """All of a product but its data. There is no plan where nothing is multiplied; a product of one
+    """All of a product but its data. There is no native call where nothing is multiplied; a product of one
     column is made as one of one row, of the transposed matrices in the other order."""
 
     shape: tuple[int, ...]
-    plan: StridedPlan | None
-    kernel: OneStep | None
-    scalars: tuple[int, ...]
+    native: Call | None
     starts: Array
     is_swapped: bool
 
@@ -100,7 +97,7 @@ def _call(
         leading = np.broadcast_shapes(leading, b_shape[:-2])
     shape = (*leading, rows, columns)
     if not prod(shape) or not depth:
-        return ProductCall(shape, None, None, (), _ONE, False)
+        return ProductCall(shape, None, _ONE, False)
     a_steps = _steps(a_shape, a_strides, leading, dtype)
     b_steps = _steps(b_shape, b_strides, leading, dtype)
     if not any(b_steps[:-2]):
@@ -113,7 +110,8 @@ def _call(
     plan = plan_strided(len(starts) // 2, rows, columns, depth, layout, dtype, host())
     scalars = (rows, columns, depth, *a_steps[-2:], *b_steps[-2:], columns, plan.rows)
     scalars += (plan.columns, plan.part, columns if has_bias else 0, plan.turns)
-    return ProductCall(shape, plan, kernel(strided_kernel, dtype, plan.kind), scalars, starts, is_swapped)
+    native = kernel(strided_kernel, dtype, plan.kind).given(scalars, plan.turns, plan.work)
+    return ProductCall(shape, native, starts, is_swapped)
 
 
 def _steps(shape: tuple[int, ...], strides: tuple[int, ...], leading: tuple[int, ...], dtype: DType) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ def random_numbers(source: NativeTwister, count: int) -> NDArray[np.float32]:
 def _each(source: NativeTwister, write: Callable[[CpuTarget], Kernel], out: Array) -> Array:
     """Numbers that are made of a word each."""
     raw, first = _drawn(source, out.size)
-    kernel(write).run([raw, out], [first, out.size], -(-out.size // CHUNK), out.size * NUMBER_NS)
+    kernel(write).given([first, out.size], -(-out.size // CHUNK), out.size * NUMBER_NS).run([raw, out])
     return out
 
 
@@ -46,7 +46,7 @@ def _drawn(source: NativeTwister, count: int) -> tuple[NDArray[np.uint32], int]:
     blocks = -(-count // WORDS)
     raw = np.empty((1 + blocks) * WORDS, np.uint32)
     raw[:WORDS] = block
-    kernel(twister_kernel).run([raw], [blocks], 1, 0)
+    kernel(twister_kernel).given([blocks], 1, 0).run([raw])
     end = first + count
     done = (end - 1) // WORDS * WORDS
     source.set_block(raw[done : done + WORDS], end - done)
@@ -62,7 +62,7 @@ def normal_blocks(source: NativeTwister, count: int, dtype: DType, mean: float, 
     numbers, normal = np.empty(count, dtype), kernel(normal_kernel, dtype)
     factors = np.array([std, mean], dtype)
     blocks = count // BLOCK
-    normal.run([raw, factors, numbers], [start, 0, 0, blocks], blocks, count * NORMAL_NS)
+    normal.given([start, 0, 0, blocks], blocks, count * NORMAL_NS).run([raw, factors, numbers])
     if more:
-        normal.run([raw, factors, numbers], [start, first, count - BLOCK, 1], 1, 0)
+        normal.given([start, first, count - BLOCK, 1], 1, 0).run([raw, factors, numbers])
     return numbers

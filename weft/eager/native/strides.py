@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import prod
 from typing import NamedTuple
 
+from ...lower.axes import in_one_go
 from .calls import Array
 
 
@@ -23,15 +25,13 @@ def joined(extents: Sequence[int], steps: Sequence[Sequence[int]], reduced: Coll
     >>> joined((2, 3, 1, 5), [(15, 5, 5, 1), (1, 0, 0, 0)])
     [Axis(extent=2, steps=(15, 1), reduced=False), Axis(extent=15, steps=(1, 0), reduced=False)]
     """
-    axes: list[Axis] = []
-    for number, (extent, *each) in enumerate(zip(extents, *steps)):
-        if extent == 1:
-            continue
-        kind, across = number in reduced, tuple([step * extent for step in each])
-        if axes and axes[-1].reduced == kind and axes[-1].steps == across:
-            extent *= axes.pop().extent
-        axes.append(Axis(extent, tuple(each), kind))
-    return axes
+    axes = [Axis(extent, tuple(each), number in reduced) for number, (extent, *each) in enumerate(zip(extents, *steps))]
+
+    def joins(outer: Axis, inner: Axis) -> bool:
+        across = tuple([step * inner.extent for step in inner.steps])
+        return outer.reduced == inner.reduced and outer.steps == across
+
+    return [group[-1]._replace(extent=prod([axis.extent for axis in group])) for group in in_one_go(axes, joins)]
 
 
 def steps_of(array: Array) -> list[int]:

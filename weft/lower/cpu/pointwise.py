@@ -21,7 +21,7 @@ from ..axes import Axis, simplified
 from ..collapse import addresses, collapsed, flat_buffers, joined
 from .condition_splits import AxisRange, at_ranges, condition_splits
 from .nest import BLOCK_ELEMENTS, cut, finished_kernel, in_blocks, lane_loop
-from .squares import in_squares, squares_of
+from .squares import LEAST_LANES, in_squares, squares_of
 
 NEAR = 1 / 2  # of the first cache, which the lines of a row may take
 NEAR_STEP = 512  # bytes between neighbours that are not far apart
@@ -40,7 +40,7 @@ def pointwise_kernel(
     lanes = vector_lanes(body, target)
     if not axes:
         return finished_kernel(name, buffers, [], body)
-    squares = squares_of(axes, body, lanes)
+    squares = squares_of(axes, body, lanes) if lanes >= LEAST_LANES else None
     if squares is not None:
         return finished_kernel(name, buffers, *in_squares(axes, squares, body))
     jump = _jump(axes, body, target)

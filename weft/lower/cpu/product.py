@@ -15,7 +15,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ...base.cpu_target import CpuTarget
-from ...base.dtype import FLOAT32, FLOAT64, DType, dtype_name
+from ...base.dtype import FLOAT32, FLOAT64, DType, dtype_name, is_float
 from ...base.stages import decided
 from ...core.fused import FusedGroup
 from ...core.ir import Node
@@ -28,12 +28,11 @@ from ...te.visit import masked_load
 from ..epilogue import Epilogue, static_spec
 from ..group import Facts, LoweredKernel, Strides, kernel_name
 from ..long_sums import LONG_PRODUCT
-from .matrices.pack import Columns, pack_panel, pack_rows
+from .matrices.pack import Columns, pack_panel
 from .product_turns import BLOCK, even_part, far_packing, turn_of
 from .stage import lower_group
-from .tile import TileSize, balanced, registers, tile_size
+from .tile import Sizes, TileSize, balanced, registers, tile_size, tiles_of
 from .tile_walk import (
-    Sizes,
     ceil_div,
     choose,
     clamped,
@@ -43,7 +42,6 @@ from .tile_walk import (
     leading_index,
     opaque,
     place_of,
-    tiles_and_rest,
     total_of,
 )
 
@@ -161,13 +159,13 @@ def lowered_product(b: KernelBuilder, group: FusedGroup, epilogue: Epilogue, wor
     return LoweredKernel(lower_vectors(b.finish()), arguments, work)
 
 
-def finish_of(b: KernelBuilder, epilogue: Epilogue, shape: Sequence[Any]) -> Finish:
-    """What follows, by the number of a row."""
+def finish_of(b: KernelBuilder, epilogue: Epilogue, shape: Sequence[Any], dtype: DType = FLOAT32) -> Finish:
+    """What follows products of a dtype, by the number of a row."""
     leading = epilogue.shape(shape)[:-1]
 
     def finish(row: Expr) -> Callable[[Expr, Expr, Expr | None], Expr]:
         at = leading_index(b, row, leading)
-        return lambda value, column, mask: epilogue.finished(value, [*at, column], mask)
+        return lambda value, column, mask: epilogue.finished(cast(value, dtype), [*at, column], mask)
 
     return finish
 
@@ -175,20 +173,25 @@ def finish_of(b: KernelBuilder, epilogue: Epilogue, shape: Sequence[Any]) -> Fin
 def batched_kernels(
     group: FusedGroup, fact: Facts, target: CpuTarget, strides: Strides | None = None
 ) -> list[LoweredKernel]:
-    """The kernel of a batch_matmul, or a matmul of two matrices, whose number of columns is an argument, so that no
-    vectors of its result are known, or one that packs what it reads. Others are as good by the generic ones."""
+    """The kernel of a batch_matmul, or of a matmul with a matrix, that packs what it reads: half floats as float32, in
+    which they are added up. Where neither columns nor sums are arguments, and matrices are read along their rows,
+    generic ones are as good."""
     node = group.master or group.nodes[0]
     specs = [static_spec(fact(entry)) for entry in (*node.inputs, group.outputs[0])]
-    (data, _), (weight, _), (made, dtype) = specs
-    if node.op_name == "matmul" and not len(data) == len(weight) == 2:
-        return lower_group(group, fact, target, strides)
+    (data, _), (weight, _), (result, dtype) = specs
     turned, swapped = node.params.transpose_a, node.params.transpose_b
-    suits = dtype in (FLOAT32, FLOAT64) and all(spec[1] == dtype for spec in specs)
+    made = result
+    if node.op_name == "matmul":
+        if len(weight) != 2 or (turned and len(data) != 2):
+            return lower_group(group, fact, target, strides)
+        data, made = ((prod(shape[:-1]), shape[-1]) for shape in (data, made))
+    wide = FLOAT32 if is_half(dtype) else dtype
+    suits = wide in (FLOAT32, FLOAT64) and all(spec[1] == dtype for spec in specs)
     apart = strides or len(group.outputs) > 1 or not set(node.inputs) <= set(group.inputs)
-    depth, size = data[-2 if turned else -1], tile_size(target, dtype)
+    depth, size = data[-2 if turned else -1], tile_size(target, wide)
     packs = packs_columns(made[-2], depth, turned, swapped, dtype)
     short = not is_open(depth) and depth < SHORTEST
-    if apart or short or not suits or not (packs or is_open(made[-1])) or not fewest(made):
+    if apart or short or not suits or not (packs or is_open(made[-1]) or is_open(depth)) or not fewest(made):
         return lower_group(group, fact, target, strides)
     b, leading = KernelBuilder(kernel_name(group)), made[:-2]
 
@@ -203,9 +206,10 @@ def batched_kernels(
         matrix(factors[1], weight, swapped),
         matrix(epilogue.result((prod(made),)), made, False),
     )
-    packing = Packing(panel_elements(dtype, target), target.facts.line_bytes // dtype.itemsize, turned)
+    line = target.facts.line_bytes // dtype.itemsize
+    packing = Packing(panel_elements(wide, target), line, turned or wide != dtype, wide)
     plan = _packing_plan(prod(leading), (made[-2], depth, made[-1]), size, packing, target)
-    Product(b, plan, matrices, finish_of(b, epilogue, made), prod(leading), packing=packing).write()
+    Product(b, plan, matrices, finish_of(b, epilogue, result, dtype), prod(leading), packing=packing).write()
     return [lowered_product(b, group, epilogue, prod(made) * depth)]
 
 
@@ -217,13 +221,18 @@ def _packing_plan(
     if any(map(is_open, (batch, *extents))):
         block = BLOCK if is_open(depth) else min(depth, BLOCK)
         vectors = (columns + (size.lanes - 1)) // size.lanes
-        most = packing.elements // (block * size.width) * size.vectors
+        most = packing.columns(block, size) // size.lanes
         return open_plan(extents, size, block, TURN_ROWS // size.rows, lesser(vectors, most))
     block = min(even_part(depth), depth)
-    most = packing.elements // (block * size.width) * size.width
+    most = packing.columns(block, size)
     kind = "packed" if packing.rows else "rows"
     turn_rows, turn_columns = turn_of(kind, batch, extents, size, most, target, far_packing(target))
     return open_plan(extents, size, block, turn_rows // size.rows, turn_columns // size.lanes)
+
+
+def is_half(dtype: DType) -> bool:
+    """Whether numbers are floats of 16 bits."""
+    return is_float(dtype) and dtype.itemsize < FLOAT32.itemsize
 
 
 def packs_columns(rows: Any, depth: Any, turned: bool, swapped: bool, dtype: DType | None) -> bool:
@@ -250,7 +259,7 @@ def plan_product(
     panels = -(-columns // lanes)
     a, p = tile_of(MANY_ROWS if is_open(rows) else rows, panels, registers(target))
     cached = target.caches[1]  # bytes of rows that stay in the second cache
-    tiles = tiles_and_rest(rows, a) if is_open(rows) else balanced(rows, a)
+    tiles = tiles_of(rows, a)
     count = total_of(tiles)
     groups = balanced(panels, p)
     sets = total_of(groups)
@@ -319,11 +328,17 @@ class Matrix(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """What a turn packs: panels of columns, so many elements at a time, and rows, if products are not side by side."""
+    """What a turn packs: panels of columns, so many elements at a time, and rows, if products are not side by side. In
+    the dtype of the matrices, unless another one is given, which sums are of then."""
 
     elements: int
     line: int  # elements of a line of memory
     rows: bool
+    dtype: DType | None = None
+
+    def columns(self, depth: int, size: TileSize) -> int:
+        """How many columns of so many products are packed at a time."""
+        return self.elements // (depth * size.width) * size.width
 
 
 class Part(NamedTuple):
@@ -394,7 +409,9 @@ class Product:
         self.b, self.plan, self.finish, self.batch, self.turns = b, plan, finish, batch, turns
         self.loop = b.parallel if loop is None else loop
         self.a, self.w, self.out = matrices
-        self.dtype, self.packing, self.begin, self.multiply = self.a.buffer.dtype, packing, begin, multiply
+        self.packing, self.begin, self.multiply = packing, begin, multiply
+        self.dtype = packing.dtype if packing is not None and packing.dtype is not None else self.a.buffer.dtype
+        self.turn_sums: Buffer | None = None  # of a turn, where results are of a shorter dtype
         self.size = TileSize(plan.tiles[0][0], plan.groups[0][0], plan.lanes)
         self.first_tile = self.first_group = self.first_column = self.out_start = as_expr(0)
 
@@ -420,6 +437,9 @@ class Product:
                 self.panels = b.alloc("panels", self.dtype, (self.packing.elements,), alignment=64)
                 if self.packing.rows:
                     self.packed = b.alloc("packed", self.dtype, (2 * self.size.rows * BLOCK,), alignment=64)
+                if self.dtype != self.out.buffer.dtype and (is_open(plan.depth) or plan.depth > plan.block):
+                    self.turn_width = self.packing.columns(plan.block, self.size)
+                    self.turn_sums = b.alloc("sums", self.dtype, (TURN_ROWS * self.turn_width,), alignment=64)
             self._parts()
 
     def _parts(self) -> None:
@@ -498,8 +518,10 @@ class Product:
         if self.packing is not None and self.packing.rows:
             count, number = 2 * self.size.rows, tile - self.first_tile
             with b.when((number % 2).equal(0)):
-                steps, extents = (a.row_step, a.column_step), (self.plan.rows - row, part.depth)
-                pack_rows(b, a.buffer, first, steps, self.packed, count, extents)
+                lanes = min(self.plan.lanes, count)
+                steps = as_expr(a.column_step), as_expr(a.row_step)
+                packs = Columns(a.buffer, first, *steps, b.let("rows", self.plan.rows - row), as_expr(part.depth))
+                pack_panel(b, TileSize(1, count // lanes, lanes), packs, self.packed, as_expr(0))
             start = b.let("start", number % 2 * self.size.rows)
             after = b.let("after", first + (count - start) * a.row_step)
             return Strip(rows, row, tile, lambda i, k: self.packed[start + k * count + i], after)
@@ -545,14 +567,28 @@ class Product:
         for first, value in zip(firsts, values):
             at, columns = lanes_from(start + first, plan.lanes), lanes_from(first, plan.lanes)
             mask = columns < plan.columns if ragged else None
+            sums, place = (out.buffer, at) if self.turn_sums is None else (self.turn_sums, self._turn_place(row, first))
             if type(part.there) is not int or part.there:
                 there = mask if type(part.there) is int else columns < part.there
-                value = value + masked_load(out.buffer, (at,), there)
-            if finish is not None:
-                value = b.let("y", value)
-                complete = finish(value, columns, mask)
-                value = select(part.is_last, complete, value) if isinstance(part.is_last, Expr) else complete
+                value = value + masked_load(sums, (place,), there)
+            if finish is None:
+                b.store(sums, place, value, mask)
+                continue
+            value = b.let("y", value)
+            if isinstance(part.is_last, Expr) and self.turn_sums is not None:
+                with b.when(part.is_last):
+                    b.store(out.buffer, at, finish(value, columns, mask), mask)
+                with b.otherwise():
+                    b.store(sums, place, value, mask)
+                continue
+            complete = finish(value, columns, mask)
+            value = select(part.is_last, complete, value) if isinstance(part.is_last, Expr) else complete
             b.store(out.buffer, at, value, mask)
+
+    def _turn_place(self, row: Expr, first: Expr) -> Expr:
+        """Where sums of a row are while they are not complete."""
+        start = (row - self.first_tile * self.size.rows) * self.turn_width - self.first_column
+        return lanes_from(start + first, self.plan.lanes)
 
     def _sum(self, part: Part, strip: Strip, panel: Panel, acc: Buffer) -> None:
         b, lanes, panels = self.b, self.plan.lanes, self.w.buffer if self.packing is None else self.panels

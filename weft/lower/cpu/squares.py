@@ -12,15 +12,15 @@ from ...te.extents import is_open
 from ...te.loops import Alloc, For, If, Let, Stmt, Store, buffer
 from ...te.simplify_loops import sequence
 from ...te.visit import free_of, loads, masked_load, rewrite, same, substitute
-from ..access import accessed, address, step
+from ..access import accessed, step
 from ..axes import Axis
 from .matrices.pack import transposed
 from .nest import lane_loop
 
 ROW = 4  # squares along the innermost axis that one turn makes
-SIZES = (4, 8, 16)  # lanes, from which squares are made
-OPEN_SIZES = (2, 4, 8)  # the same where extents are arguments,
-OPEN_BYTES = 32  # and of how many bytes at most: three ports exchange lanes of such vectors
+SIZES = (2, 4, 8, 16)  # lanes, from which squares are made
+LEAST_LANES = 4  # for which they pay where extents are known
+OPEN_BYTES = 32  # of vectors at most where extents are arguments: three ports exchange lanes of such
 BLOCK = 64  # neighbours that a turn reads of each line, where it is an argument how many there are
 GROUP = 4  # lanes that instructions interleave
 
@@ -34,46 +34,22 @@ class Squares(NamedTuple):
 
 
 def squares_of(axes: Sequence[Axis], body: Stmt, lanes: int) -> Squares | None:
-    """None where no element is read so, or more than one, or where an axis is too short; all accesses are linear, of
-    one dtype."""
-    inner = axes[-1]
+    """None where no element is read so, or more than one, or where an axis is known to be too short: about lengths that
+    are arguments nothing is asked."""
     stored = _stored(body)
-    if lanes not in SIZES or is_open(inner.extent) or inner.extent < lanes or stored is None:
+    if len(axes) < 2 or lanes not in SIZES or stored is None or stored.mask is not None:
         return None
-    if stored.mask is not None or address(stored) is None:
-        return None
-    jumping = []
-    for load in loads(body):
-        place = address(load)
-        if load.mask is not None or place is None or load.dtype != stored.buffer.dtype:
-            return None
-        if abs(place.terms.get(inner.var, 0)) > 1:
-            jumping.append((load, place))
-    if not jumping or any((accessed(x), at) != (accessed(jumping[0][0]), jumping[0][1]) for x, at in jumping):
-        return None
-    along = next((axis for axis in axes[:-1] if jumping[0][1].terms.get(axis.var, 0) == 1), None)
-    if along is None or is_open(along.extent) or along.extent < lanes:
-        return None
-    return Squares([load for load, _ in jumping], along, lanes)
-
-
-def open_squares_of(axes: Sequence[Axis], body: Stmt, lanes: int) -> Squares | None:
-    """The same where extents or strides are arguments: about lengths nothing is asked."""
-    stored = _stored(body)
-    if len(axes) < 2 or stored is None or stored.mask is not None:
-        return None
-    lanes = min(lanes, OPEN_BYTES // stored.buffer.dtype.itemsize)
-    reads = [load for load in loads(body) if accessed(load).scope == "arg"]
-    jumping = [load for load in reads if step(load, axes[-1].var) not in (-1, 0, 1)]
+    inner, reads = axes[-1], [load for load in loads(body) if accessed(load).scope == "arg"]
+    jumping = [load for load in reads if step(load, inner.var) not in (-1, 0, 1)]
     along = next((axis for axis in axes[:-1] if all(step(load, axis.var) == 1 for load in jumping)), None)
-    if not jumping or along is None or step(stored, axes[-1].var) != 1:
+    if not jumping or along is None or step(stored, inner.var) != 1:
         return None
     first, *others = jumping
     alike = all(accessed(x) is accessed(first) and all(map(same, x.indices, first.indices)) for x in others)
     plain = first.mask is None and first.dtype == stored.buffer.dtype
     runs = [index for index in first.indices if not free_of(index, [along.var])]
-    fits = lanes in OPEN_SIZES and alike and plain and len(runs) == 1
-    return Squares(jumping, along, lanes) if fits else None
+    short = any(not is_open(axis.extent) and axis.extent < lanes for axis in (inner, along))
+    return Squares(jumping, along, lanes) if alike and plain and len(runs) == 1 and not short else None
 
 
 def _stored(body: Stmt) -> Store | None:

@@ -12,6 +12,7 @@ from ...base.stages import decided
 from ...te.extents import is_open
 from ..axes import Axis
 
+Sizes = Sequence[tuple[int, Any]]  # (size of a tile, how many)
 MAX_ACROSS = 14  # turns of the axis whose elements are broadcast
 MAX_PANELS = 4  # vectors side by side
 
@@ -21,7 +22,7 @@ class Tiling(NamedTuple):
     argument, so are the numbers."""
 
     axis: Axis
-    counts: tuple[tuple[int, Any], ...]
+    counts: Sizes
 
 
 def registers(target: CpuTarget) -> int:
@@ -59,17 +60,22 @@ def balanced(extent: int, factor: int) -> tuple[tuple[int, int], ...]:
     return tuple((turns, count) for turns, count in parts if count and turns)
 
 
-def halving(extent: Any, factor: int) -> tuple[tuple[int, Any], ...]:
-    """Tiles of `factor` turns, a power of two, and for the rest one at most of each smaller power.
+def tiles_of(extent: Any, size: int) -> Sizes:
+    """Tiles that cover an extent: balanced ones of a number; else as many as there are of the size, and a few for the
+    rest.
 
-    >>> halving(15, 4)
-    ((4, 3), (2, 1), (1, 1))
+    >>> tiles_of(15, 4)
+    ((4, 3), (3, 1))
     """
-    counts, rest = [], extent
-    while factor:
-        counts.append((factor, rest // factor))
-        rest, factor = rest % factor, factor // 2
-    return tuple(counts)
+    if isinstance(extent, int):
+        return balanced(extent, size)
+    tiles: list[tuple[int, Any]] = [(size, extent // size)]
+    rest = extent % size
+    for part in (4, 2, 1):
+        if part < size:
+            tiles.append((part, rest // part))
+            rest = rest % part
+    return tuple(tiles)
 
 
 def choose_tiles(across: Sequence[Axis], panels: Axis | None, budget: int) -> tuple[Tiling | None, Tiling | None]:
@@ -93,7 +99,7 @@ def choose_tiles(across: Sequence[Axis], panels: Axis | None, budget: int) -> tu
     decided("register tile", choose_tiles, f"{a} x {p}", lambda: _costs(tried))
     first = None
     if axis is not None and a > 1:
-        first = Tiling(axis, (halving if is_open(axis.extent) else balanced)(axis.extent, a))
+        first = Tiling(axis, tiles_of(axis.extent, a))
     second = Tiling(panels, balanced(panels.extent, p)) if panels is not None and p > 1 else None
     return first, second
 

@@ -13,23 +13,11 @@ from ...te.expr import Expr, ExprLike, Ramp, as_expr, maximum, minimum, select
 from ...te.extents import greater, is_open
 from ...te.visit import same
 from .nest import coordinates
-
-Sizes = Sequence[tuple[int, Any]]  # (size of a tile, how many)
+from .tile import Sizes
 
 
 def total_of(sizes: Sizes) -> Any:
     return sum(count for _, count in sizes)
-
-
-def tiles_and_rest(extent: Any, size: int) -> Sizes:
-    """Tiles that cover an extent which is an argument: as many as there are of the size, and a few for the rest."""
-    tiles: list[tuple[int, Any]] = [(size, extent // size)]
-    rest = extent % size
-    for part in (4, 2, 1):
-        if part < size:
-            tiles.append((part, rest // part))
-            rest = rest % part
-    return tuple(tiles)
 
 
 def even_groups(vectors: Any, size: int) -> Sizes:

@@ -66,6 +66,11 @@ class ThreadPool:
         return len(self._workers)
 
     @property
+    def is_awake(self) -> bool:
+        """Whether there are workers, and none of them sleeps."""
+        return bool(self._workers) and not ctypes.c_int32.from_address(self.pointer + OFFSETS["ASLEEP"]).value
+
+    @property
     def worker_threads(self) -> list[int]:
         """What pthread_self gives in each of them."""
         return [thread for thread, _ in self._workers]
@@ -101,8 +106,9 @@ class ThreadPool:
         self._workers.append((thread.value, argument))
         return True
 
-    def run(self, kernel: int, buffers: int, scalars: int, extent: int, threads: int) -> None:
-        """Call a kernel by address over [0, extent), split over threads."""
+    def run(self, kernel: int, buffers: int | bytes, scalars: int | bytes, extent: int, threads: int) -> None:
+        """Call a kernel by address over [0, extent), split over threads. Buffers and scalars are words, or where they
+        are."""
         self.ensure(min(threads, max(extent, 1)))
         self._parallel(self.pointer, kernel, buffers, scalars, extent, threads)
 

@@ -1,1 +1,1 @@
-"""Attention: one kernel, in one of two forms."""
+"""Attention: one kernel."""

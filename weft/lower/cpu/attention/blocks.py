@@ -1,6 +1,7 @@
-"""Attention over blocks of keys: where the number of queries or keys is an argument, where keys are many, and where
-queries see only the keys up to their own. What a turn has summed so far is scaled anew whenever the largest score of a
-query has grown. A block of one query, as decoders have it, has the columns of a key in the lanes, then the keys.
+"""Attention with the scores of some keys at a time: of all keys, where queries are known in number and keys are not
+many and seen by all queries; else of blocks of them. What a turn has summed so far is scaled anew then whenever the
+largest score of a query has grown. A block of one query, as decoders have it, has the columns of a key in the lanes,
+then the keys.
 """
 
 from __future__ import annotations
@@ -11,24 +12,58 @@ from math import prod
 from typing import Any
 
 from .... import te
-from ....te.expr import Expr, Load, as_expr
+from ....te.expr import Expr, ExprLike, Load, as_expr
 from ....te.extents import is_open
 from ....te.loops import Buffer, Kernel
-from .scores import Attention, Block, tiles_of
+from ..tile import tiles_of
+from .scores import Attention, Block
 
 KEY_BLOCK = 240  # keys at a time; a multiple of most tiles
+MAX_KEYS = 1024  # whose scores stay in a cache, so that all are taken at once
 KEYS_TOGETHER = 8  # keys of one query whose products are summed side by side
 
 
 class BlockedAttention(Attention):
-    """Attention where the numbers of queries and keys may be arguments: scores of a block of keys at a time, as far as
-    the queries of a turn see them."""
+    """Scores of a block of keys at a time, as far as the queries of a turn see them. Numbers of queries and keys may be
+    arguments."""
 
     def _scratch_rows(self) -> int:
-        rows: int = KEY_BLOCK + self.params.width + self.params.values
+        params = self.params
+        self.in_lines = not is_open(self.views[1].steps[-1]) and self.views[1].steps[-1] == 1
+        several = not is_open(params.queries) and (params.queries > 1 or not self.in_lines)
+        self.at_once = several and not is_open(params.keys) and not params.is_causal and params.keys <= MAX_KEYS
+        rows: int = params.keys if self.at_once else KEY_BLOCK + params.width + params.values
         return rows
 
     def kernel(self) -> Kernel:
+        if self.at_once:
+            self._write_known()
+        else:
+            self._write_open()
+        return self.b.finish()
+
+    def _write_known(self) -> None:
+        """All blocks but the last have as many queries as there can be."""
+        b, params = self.b, self.params
+        self.first_key, self.count = 0, params.keys
+        block = self.most * self.lanes
+        full, rest = divmod(params.queries, block)
+        blocks = full + bool(rest)
+        with b.parallel("p", prod(params.batch) * blocks) as p:
+            self.at = self._batch_index(p // blocks if blocks > 1 else p)
+            number = b.let("block", p % blocks) if blocks > 1 else as_expr(0)
+            self._scratch(min(block, -(-params.queries // self.lanes) * self.lanes))
+            whole = Block(number * block, block, self.most)
+            last = Block(as_expr(full * block), rest, -(-rest // self.lanes))
+            if full and rest:
+                with b.when(number < full):
+                    self._queries(whole)
+                with b.otherwise():
+                    self._queries(last)
+            elif blocks:
+                self._queries(whole if full else last)
+
+    def _write_open(self) -> None:
         b, params = self.b, self.params
         width = self.most * self.lanes
         blocks = (params.queries + (width - 1)) // width
@@ -41,34 +76,41 @@ class BlockedAttention(Attention):
             rows = b.let("rows", te.minimum(params.queries - first, width))
             self.keys = b.let("keys", te.minimum(params.keys, first + rows)) if params.is_causal else params.keys
             self._scratch(width)
-            column = self.views[1].steps[-1]
-            if not is_open(column) and column == 1:
+            if self.in_lines and not is_open(params.queries) and params.queries == 1:
+                self._one_query(Block(first, 1, 1))
+            elif self.in_lines:
                 with b.when(rows > 1):
                     self._queries(Block(first, rows, self.most))
                 with b.otherwise():
                     self._one_query(Block(first, 1, 1))
             else:
                 self._queries(Block(first, rows, self.most))
-        return b.finish()
 
     def _scratch(self, width: int) -> None:
         alloc, params = self.b.alloc, self.params
         self.turned = alloc("turned", self.wide, (params.width, width))
-        self.scores = alloc("scores", self.wide, (KEY_BLOCK, width))
-        self.partial = alloc("partial", self.wide, (width, params.values))
+        self.scores = alloc("scores", self.wide, (params.keys if self.at_once else KEY_BLOCK, width))
         self.top = alloc("top", self.wide, (width,))
-        self.before = alloc("before", self.wide, (width,))  # the largest score of the keys before these
+        if not self.at_once:
+            self.partial = alloc("partial", self.wide, (width, params.values))
+            self.before = alloc("before", self.wide, (width,))  # the largest score of the keys before these
         self.total = alloc("total", self.wide, (width,))
         self.inverse = alloc("inverse", self.wide, (width,))  # what partial results are to be multiplied with
 
     def _queries(self, block: Block) -> None:
         """Results for a block of queries, of all keys."""
-        b = self.b
         for vector in range(block.vectors):
             with self._used(block, vector):
                 self._turn_vector(block, vector)
                 self._begin_vector(vector)
-        self._each(block, lambda row, column: b.store(self.partial, (row, column), te.const(0, self.wide)))
+        if self.at_once:
+            self._score(block)
+            for vector in range(block.vectors):
+                self._exponential_vector(vector)
+                self._invert(vector)
+            self._products(block)
+            return
+        self._each(block, lambda row, column: self.b.store(self.partial, (row, column), te.const(0, self.wide)))
         with self._key_blocks():
             self._score_used(block)
             for vector in range(block.vectors):
@@ -82,8 +124,9 @@ class BlockedAttention(Attention):
 
     def _begin_vector(self, vector: int) -> None:
         self._fill(self.top, vector, float("-inf"))
-        self._fill(self.before, vector, float("-inf"))
-        self._fill(self.total, vector, 0)
+        if not self.at_once:
+            self._fill(self.before, vector, float("-inf"))
+            self._fill(self.total, vector, 0)
 
     @contextmanager
     def _key_blocks(self) -> Iterator[None]:
@@ -96,7 +139,7 @@ class BlockedAttention(Attention):
     @contextmanager
     def _used(self, block: Block, vector: int) -> Iterator[None]:
         """What is done only where there are queries for a vector."""
-        if vector:
+        if vector and not isinstance(block.rows, int):
             with self.b.when(block.rows > vector * self.lanes):
                 yield
         else:
@@ -113,9 +156,6 @@ class BlockedAttention(Attention):
                 with self._lanes(rest) as lane:
                     write(row, lane + full * self.lanes)
 
-    def _is_full(self, block: Block, vector: int) -> bool:
-        return isinstance(block.rows, int) or vector < block.vectors - 1
-
     def _turn_vector(self, block: Block, vector: int) -> None:
         """turned[e, query] = scale * query[query, e]; lanes without a query hold zeros."""
         b, view, source = self.b, self.views[0], self.sources[0]
@@ -124,7 +164,7 @@ class BlockedAttention(Attention):
         start = b.let("query", self._start(view) + (block.first + done) * row)
         scale = te.const(self.params.scale, self.wide)
         with b.loop("e", self.params.width) as e, b.vector("lane", self.lanes) as lane:
-            value = Load(source, (start + lane * row + e * column,), lane < block.rows - done)
+            value = Load(source, (start + lane * row + e * column,), self._inside(block, vector, lane))
             b.store(self.turned, (e, lane + done), te.cast(value, self.wide) * scale)
 
     def _score_used(self, block: Block) -> None:
@@ -146,25 +186,38 @@ class BlockedAttention(Attention):
             at = vector * self.lanes + lane
             largest = b.let("largest", self.top[at])
             top = b.let("top", te.select(largest.equal(float("-inf")), zero, largest))
-            factor = b.let("factor", te.exp(self.before[at] - top))
-            if clean:
-                factor = b.let("factor", te.select(factor.equal(factor), factor, zero))
+            factor = None if self.at_once else self._factor(at, top)
             acc = self.b.registers("acc", self.wide, (1,))
             with b.loop("key", self.count) as key:
                 e = b.let("e", te.exp(self.scores[key, at] - top))
                 b.store(self.scores, (key, at), te.select(e.equal(e), e, zero) if clean else e)
                 b.store(acc, 0, acc[0] + e)  # NaN stays in the sum
-            b.store(self.total, at, self.total[at] * factor + acc[0])
-            b.store(self.inverse, at, factor)
-            b.store(self.before, at, largest)
+            if factor is None:
+                b.store(self.total, at, acc[0])
+            else:
+                b.store(self.total, at, self.total[at] * factor + acc[0])
+                b.store(self.inverse, at, factor)
+                b.store(self.before, at, largest)
+
+    def _factor(self, at: ExprLike, top: Expr) -> Expr:
+        """What brings to a new scale what was summed before."""
+        factor = self.b.let("factor", te.exp(self.before[at] - top))
+        if self.params.unseen != "clean":
+            return factor
+        return self.b.let("factor", te.select(factor.equal(factor), factor, te.const(0, self.wide)))
 
     def _store_tile(self, block: Block, first: Expr, turns: int, columns: Sequence[Expr], acc: Buffer) -> None:
-        b = self.b
+        b, (row_step, column_step) = self.b, self.out_steps[-2:]
+        start = self._out_start(block.first + first) if self.at_once else as_expr(0)
         for turn in range(turns):
             factor = b.let("factor", self.inverse[first + turn])
             for v, c in enumerate(columns):
-                at = (first + turn, c)
-                b.store(self.partial, at, self.partial[at] * factor + acc[turn * len(columns) + v])
+                at, value = (first + turn, c), acc[turn * len(columns) + v]
+                if self.at_once:
+                    place = start + turn * row_step + c * column_step
+                    b.store(self.out, place, te.cast(value * factor, self.dtype))
+                else:
+                    b.store(self.partial, at, self.partial[at] * factor + value)
 
     def _invert(self, vector: int) -> None:
         """One over the sum of exponentials; where that is 0, or NaN, what the query is to have instead."""
@@ -276,9 +329,7 @@ class BlockedAttention(Attention):
             b.store(self.shares, lane, acc[0])
         largest = b.let("largest", self._folded(0, lambda a, b: te.select(a > b, a, b)))
         top = b.let("top", te.select(largest.equal(float("-inf")), zero, largest))
-        factor: Expr = b.let("factor", te.exp(self.before[0] - top))
-        if clean:
-            factor = b.let("factor", te.select(factor.equal(factor), factor, zero))
+        factor = self._factor(0, top)
         with b.vector("lane", self.lanes) as lane:
             acc = self.b.registers("acc", self.wide, (1,))
             with b.loop("part", vectors) as part:

@@ -19,10 +19,9 @@ from ....base.shape import StaticShape, is_static, numel
 from ....core.ir import Fact
 from ....ops.nn.strided_attention import View, mask_shape, views
 from ....te.build import KernelBuilder
-from ....te.expr import Expr, Load, as_expr
+from ....te.expr import Const, Expr, Load, as_expr
 from ....te.loops import Buffer, Kernel
-from ..tile import balanced, registers
-from ..tile_walk import Sizes, tiles_and_rest
+from ..tile import balanced, registers, tiles_of
 
 SCORES = 3 / 16  # of the second cache, for those of a block of queries
 STACK_BYTES = 512 << 10  # where they lie
@@ -164,15 +163,17 @@ class Attention:
         index = key * per_key
         for at, step in zip(self.at, batch):
             index = index + at * step
-        done = vector * self.lanes
         if not per_query:
             return te.cast(self.sources[3][index], self.wide)
-        index = index + (block.first + lane + done) * per_query
-        inside = None if self._is_full(block, vector) else lane < block.rows - done
+        index = index + (block.first + lane + vector * self.lanes) * per_query
+        inside = self._inside(block, vector, lane) if vector == block.vectors - 1 else None
         return te.cast(Load(self.sources[3], (index,), inside), self.wide)
 
-    def _is_full(self, block: Block, vector: int) -> bool:
-        return bool(block.rows >= (vector + 1) * self.lanes)
+    def _inside(self, block: Block, vector: int, lane: Expr) -> Expr | None:
+        """Whether there is a query for a lane; None where there is one for all."""
+        done = vector * self.lanes
+        is_known = isinstance(block.rows, int) and (block.rows >= done + self.lanes or isinstance(lane, Const))
+        return None if is_known else lane < block.rows - done
 
     def _products(self, block: Block) -> None:
         """out[query] = sum of scores[key, query] * value[key], times inverse[query]."""
@@ -219,11 +220,6 @@ class Attention:
         for index, step in zip(self.at, batch):
             start = start + index * step
         return self.b.let("start", start)
-
-
-def tiles_of(extent: Any, most: int) -> Sizes:
-    """Tiles that cover an extent: how many turns, and how many such tiles."""
-    return balanced(extent, most) if isinstance(extent, int) else tiles_and_rest(extent, most)
 
 
 def _dense_steps(shape: Sequence[int]) -> list[int]:

@@ -11,13 +11,9 @@ from ....base.dtype import DType
 from ....core.fused import FusedGroup
 from ....core.ir import Fact, NodeEntry
 from ....ops.nn.strided_attention import StridedAttentionAttrs
-from ....te.extents import is_open
 from ...group import Facts, LoweredKernel, Written, kernel_name
 from ...long_sums import finished
 from .blocks import BlockedAttention
-from .whole import WholeAttention
-
-MAX_KEYS = 2048  # whose scores stay in a cache
 
 
 def attention_kernels(group: FusedGroup, fact: Facts, target: CpuTarget) -> list[LoweredKernel]:
@@ -32,9 +28,7 @@ def attention_kernel(
 ) -> LoweredKernel:
     """The kernel of an attention, whose arguments stand for its inputs and its result. Extents and steps are numbers or
     arguments."""
-    in_blocks = is_open(params.queries) or is_open(params.keys) or params.is_causal or params.keys > MAX_KEYS
-    template = BlockedAttention if in_blocks else WholeAttention
-    made = template(name, params, facts, target)
+    made = BlockedAttention(name, params, facts, target)
     heads = prod(params.batch) * params.queries * params.keys
     work = heads * (params.width + params.values + target.facts.function_operations)
     return LoweredKernel(finished(made.kernel()), arguments, work)

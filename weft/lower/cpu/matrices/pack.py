@@ -1,13 +1,13 @@
-"""Columns of a matrix with any strides become panels: [panel][k][width of a tile], in order."""
+"""Columns of a matrix with any strides become panels: [panel][k][width of a tile], in order, in the dtype of those."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ....te.build import KernelBuilder
-from ....te.expr import Expr, ExprLike, Shuffle, as_expr, binary, const, select
+from ....te.expr import Expr, ExprLike, Shuffle, as_expr, binary, cast, const, select
 from ....te.loops import Buffer
 from ....te.visit import masked_load
 from ..tile import TileSize
@@ -19,7 +19,7 @@ CHUNK = 64  # products after which the next columns are transposed: their part s
 
 
 class Columns(NamedTuple):
-    """Some columns of a matrix: `number` from element `first` on, `depth` products of each."""
+    """Some columns of a matrix, or rows: `number` from element `first` on, `depth` products of each."""
 
     source: Buffer
     first: Expr
@@ -51,7 +51,7 @@ def _copy(b: KernelBuilder, size: TileSize, columns: Columns, panels: Buffer, at
             index = lanes_from(first + as_expr(step) * (v * size.lanes), size.lanes, step)
             value = masked_load(columns.source, (index,), mask)
             to = at + k * size.width + v * size.lanes
-            b.store(panels, lanes_from(to, size.lanes), value)
+            b.store(panels, lanes_from(to, size.lanes), cast(value, panels.dtype))
 
 
 def _transpose(b: KernelBuilder, size: TileSize, columns: Columns, panels: Buffer, at: Expr, done: Expr) -> None:
@@ -86,38 +86,14 @@ def _transpose_step(
 ) -> None:
     lines = []
     for j in range(group):
-        parts = [source[lanes_from(rows[q + j] + step * group, group)] for q in range(0, len(rows), group)]
+        runs = [source[lanes_from(rows[q + j] + step * group, group)] for q in range(0, len(rows), group)]
+        parts = [cast(run, panels.dtype) for run in runs]
         joined = parts[0]
         if len(parts) == 2:
             joined = Shuffle(parts[0], parts[1], tuple(range(2 * group)))
         lines.append(b.let("line", joined))
     for t, line in enumerate(transposed(lines, partial(b.let, "t"))):
         b.store(panels, lanes_from(to + (step * group + t) * width, len(rows)), line)
-
-
-def pack_rows(
-    b: KernelBuilder,
-    source: Buffer,
-    first: Expr,
-    steps: tuple[Any, Any],
-    packed: Buffer,
-    count: int,
-    extents: tuple[Any, Any],
-) -> None:
-    """Stores packed[k * count + row], whole lines of memory where rows are side by side; rows that are not there
-    are 0. `steps` and `extents`: of rows, of products."""
-    (row_step, product_step), (rows, depth) = steps, extents
-    mask = b.let("mask", lanes_from(0, count) < rows)
-
-    def copy(step: ExprLike) -> None:
-        with b.loop("k", depth) as k:
-            value = masked_load(source, (lanes_from(first + k * product_step, count, step),), mask)
-            b.store(packed, lanes_from(k * count, count), value)
-
-    with b.when(as_expr(row_step).equal(1)):
-        copy(1)
-    with b.otherwise():
-        copy(row_step)
 
 
 def transposed(lines: Sequence[Expr], named: Callable[[Expr], Expr]) -> list[Expr]:

@@ -22,7 +22,7 @@ from ...axes import Axis, Nest, extents_of, peeled, reductions
 from ...group import LoweredKernel, Strides, reached_tensors
 from ..nest import BLOCK_ELEMENTS, finished_kernel, in_blocks
 from ..pointwise import vector_lanes
-from ..squares import in_open_squares, open_squares_of
+from ..squares import OPEN_BYTES, in_open_squares, squares_of
 from .hoist import hoist, hoisted, vector_loop
 from .joined import join_axes, join_loops
 from .sums import calls, cascaded, in_lanes, widened
@@ -75,7 +75,8 @@ def walked_kernel(
 ) -> Kernel:
     """The kernel of a nest, in lanes."""
     lanes = _lanes(nest.body, target)
-    squares = open_squares_of(*nest, lanes)
+    widest = max([node.dtype.itemsize for node in loads(nest.body)], default=1)
+    squares = squares_of(*nest, min(lanes, OPEN_BYTES // widest))
     if squares is not None:
         return finished_kernel(name, buffers, *in_open_squares(nest.axes, squares, nest.body))
     vector, outer, body = _in_vectors(nest, lanes, trace, computes or calls(nest.body))

@@ -1,4 +1,4 @@
-"""Programs of one step by key: compiled once, found again by other processes, told of under debug."""
+"""Programs of one kernel by key: compiled once, found again by other processes, told of under debug."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import weft.eager.native  # noqa: F401  which writes kernels
 from weft.base.cpu_target import host
 from weft.compiler import disk_cache
 from weft.compiler.open import keys
-from weft.compiler.open.programs import one_step
+from weft.compiler.open.programs import kernel_program
 from weft.te.build import KernelBuilder
 from weft.te.transform import lower_vectors
 
@@ -35,9 +35,9 @@ def doubling(target):
 
 @pytest.mark.parametrize("count", [1, 7, 100_000])
 def test_a_kernel_serves_all_sizes(count):
-    kernel = one_step("test doubling", doubling)
+    kernel = kernel_program("test doubling", doubling)
     x, y = np.random.default_rng(count).random(count, "float32"), np.empty(count, "float32")
-    kernel.run([x, y], [count], count, 1e6)
+    kernel.given([count], count, 1e6).run([x, y])
     np.testing.assert_array_equal(y, 2 * x)
 
 
@@ -48,9 +48,9 @@ def test_a_key_is_made_once():
         made.append(target)
         return doubling(target)
 
-    first = one_step(("test", object()), make)
+    first = kernel_program(("test", object()), make)
     key = ("test once", 1, np.dtype("float32"))
-    kernels = {one_step(key, make) for _ in range(3)}
+    kernels = {kernel_program(key, make) for _ in range(3)}
     assert len(kernels) == 1
     assert first not in kernels
     assert len(made) <= 2  # the second may come from the disk
