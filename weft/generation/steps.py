@@ -60,19 +60,19 @@ class StepGraph:
         """Rows times a parameter, whose columns are its first axis if it is turned."""
         return self.op("matmul", x, self.param(weight), transpose_b=turned)
 
-    def attended(self, layer: int, query: Symbol, key: Symbol, value: Symbol) -> Symbol:
-        """Attention over the cache and the new tokens, whose keys and values go out."""
+    def attended(self, layer: int, query: Symbol, key: Symbol, value: Symbol, **attrs: Any) -> Symbol:
+        """Attention over the cache and the new tokens, whose keys and values go out, the layers' in their order."""
         self._new[0].append(key)
         self._new[1].append(value)
         number = self._number(layer)
-        return self.op("cached_attention", query, key, value, self.keys, self.values, self.past, number)
+        return self.op("cached_attention", query, key, value, self.keys, self.values, self.past, number, **attrs)
 
     def _number(self, layer: int) -> Symbol:
         return self._named(f"layer.{layer}", np.array([layer], np.int64))
 
-    def last(self, x: Symbol) -> Symbol:
+    def last(self, x: Symbol, axis: int = 0) -> Symbol:
         """The row that scores are wanted of."""
-        return self.op("take", x, self._last, axis=0)
+        return self.op("take", x, self._last, axis=axis)
 
     def finished(self, scores: Symbol) -> tuple[Symbol, dict[str, np.ndarray]]:
         """The graph with all it gives, and its parameters."""
