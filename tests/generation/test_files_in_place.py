@@ -22,6 +22,11 @@ def causal(scores, before, length):
     return scores + torch.full((length, before + length), -1e9).triu(before + 1)
 
 
+def last_twelve(scores, before, length):
+    behind = torch.arange(before, before + length)[:, None] - torch.arange(before + length)
+    return torch.where((behind >= 0) & (behind < 12), scores, -1e9)
+
+
 def sharpened(scores, before, length):
     return causal(torch.tanh(scores) * 3, before, length)
 
@@ -127,6 +132,8 @@ IN_PLACE = {
     "one head": {"kept": 1},
     "fused": {"fused": True},
     "last scores": {"whole": False},
+    "window": {"scored": last_twelve},
+    "fused window": {"scored": last_twelve, "fused": True},
 }
 
 
@@ -143,6 +150,15 @@ def test_steps_are_those_of_the_file(settings, tmp_path):
         generator.reset()
         runtime.reset()
     assert set(generator._decoder._steps) == {1, 32}  # all programs that there are
+
+
+def test_windows_are_rings(tmp_path):
+    path = exported(tmp_path / "decoder.onnx", scored=last_twelve)
+    generator, runtime = Generator(path, context=400), Runtime(path, 2)
+    assert [cache.keys.shape for cache in generator._decoder._caches] == [(1, 2, 2, SIZE, 16)]
+    check_steps(generator, runtime, (100, 1, 1, 70, 1))
+    (cache,) = Generator(path, context=12)._decoder._caches
+    assert len(cache.keys) == 1
 
 
 def test_texts_go_on_and_end(tmp_path):
@@ -202,13 +218,13 @@ def test_no_step_copies_the_cache(tmp_path):
         assert not programs[1].written
         made = [spec.extents for spec in programs[1].outputs]
         assert made == [(1, WORDS), (rows, 2 * 2 * SIZE), (rows, 2 * 2 * SIZE)]
-    assert written_bytes(long._decoder._steps[1].program) < long._decoder._cache.keys.nbytes / 20
+    assert written_bytes(long._decoder._steps[1].program) < long._decoder._caches[0].keys.nbytes / 20
     long.feed(tokens_of(40))
-    keys, values = long._decoder._cache.keys, long._decoder._cache.values
+    keys, values = long._decoder._caches[0].keys, long._decoder._caches[0].values
     before = keys.copy(), values.copy()
     addresses = keys.ctypes.data, values.ctypes.data
     long.feed([7])
-    cache = long._decoder._cache
+    cache = long._decoder._caches[0]
     assert (cache.keys.ctypes.data, cache.values.ctypes.data) == addresses
     for array, old, axis in ((keys, before[0], 4), (values, before[1], 3)):
         changed = np.argwhere(array != old)

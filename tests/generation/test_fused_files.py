@@ -25,10 +25,11 @@ def multi_head(shared):
     return [helper.make_node("MultiHeadAttention", inputs, ["y", "now0", "now1"], **settings)]
 
 
-def grouped(shared, *tables):
+def grouped(shared, *tables, window=-1):
     """How many tokens there are follows from a mask, as ONNX Runtime's exporter writes it."""
     inputs = ["q", "k", "v", "past0", "past1", "last", "total", *tables]
     settings = {"num_heads": HEADS, "kv_num_heads": shared, "do_rotary": len(tables) // 2, "domain": MICROSOFT}
+    settings["local_window_size"] = window
     return [
         helper.make_node("ReduceSum", ["attention_mask", "one"], ["sum"], keepdims=0),
         helper.make_node("Sub", ["sum", "one"], ["before_last"]),
@@ -42,6 +43,10 @@ def grouped(shared, *tables):
 
 def rotated(shared):
     return grouped(shared, "cosines", "sines")
+
+
+def windowed(shared):
+    return grouped(shared, window=7)
 
 
 def written(path, nodes, shared):
@@ -87,7 +92,7 @@ def written(path, nodes, shared):
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
 
 
-KINDS = [(attention, 4), (attention, 2), (multi_head, 4), (grouped, 4), (grouped, 2), (rotated, 2)]
+KINDS = [(attention, 4), (attention, 2), (multi_head, 4), (grouped, 4), (grouped, 2), (rotated, 2), (windowed, 2)]
 
 
 @pytest.mark.parametrize(("nodes", "shared"), KINDS, ids=lambda value: getattr(value, "__name__", str(value)))

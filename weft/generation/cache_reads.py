@@ -6,7 +6,7 @@ ends at what has new tokens only. Its operators are moves of elements, products,
 softmax; what they make of them (the factor of scores, heads that share keys, masks) is seen from what they give for
 random numbers:
 
-    out[i] = softmax(scale q[i] K') V     of all tokens before and of new tokens 0 to i
+    out[i] = softmax(scale q[i] K') V     of all tokens before and of new tokens 0 to i, or of the last `window` of them
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Read(NamedTuple):
 
     query: NodeEntry
     new: tuple[NodeEntry, NodeEntry]  # keys and values
-    caches: tuple[int, int]
     out: NodeEntry
-    scale: float
     nodes: frozenset[Node]
+    scale: float
+    window: int | None  # tokens that each sees, if not all
 
 
 class _Part(NamedTuple):
@@ -66,16 +66,16 @@ class _Join(NamedTuple):
 
 def cache_reads(parts: Parts, context: int) -> list[Read]:
     """All parts of a graph that read caches, which is right for that many tokens."""
-    known: dict[int, tuple[float, bool]] = {}
+    known: dict[int, _Identified] = {}
     found, numbers = [], dict[object, int]()
     for part in _parts(parts):
         key = _structure(parts, part, numbers)
         if key not in known:
             known[key] = _Probe(parts, part).identified(context)
-        scale, swapped = known[key]
-        first, second = sorted(part.ends, reverse=swapped)
+        is_this = known[key]
+        first, second = sorted(part.ends, reverse=is_this.swapped)
         new = part.ends[first][1], part.ends[second][1]
-        found.append(Read(part.query, new, (first, second), part.out, scale, part.nodes))
+        found.append(Read(part.query, new, part.out, part.nodes, is_this.scale, is_this.window))
     return found
 
 
@@ -186,6 +186,14 @@ def _variable_key(parts: Parts, node: Node) -> object:
 # What one computes
 
 
+class _Identified(NamedTuple):
+    """An attention: the factor of its scores, whether values come before keys, and what each token sees."""
+
+    scale: float
+    swapped: bool
+    window: int | None = None
+
+
 class _Probe:
     """Asks a part for its results on random numbers."""
 
@@ -205,13 +213,32 @@ class _Probe:
         if columns[2] != self.shared * self.width:
             raise Copied(f"{self._where} has new keys of other heads than its cache")
 
-    def identified(self, context: int) -> tuple[float, bool]:
-        """The factor of the scores, and whether values come before keys; an error where it is something else."""
+    def identified(self, context: int) -> _Identified:
+        """What it is; an error where it is no such attention."""
         for swapped in (False, True):
             scale = self._scale(swapped)
-            if scale is not None and all(self._agrees(sizes, scale, swapped) for sizes in _samples(context)):
-                return scale, swapped
-        raise Copied(f"{self._where} is not softmax(scale q k') v over all tokens before and up to each new one")
+            if scale is None:
+                continue
+            whole = _Identified(scale, swapped)
+            if self._is(whole, context):
+                return whole
+            window = self._window(whole, context)
+            if window is not None and self._is(whole._replace(window=window), context):
+                return whole._replace(window=window)
+        raise Copied(f"{self._where} is not softmax(scale q k') v over tokens before and up to each new one")
+
+    def _is(self, what: _Identified, context: int) -> bool:
+        return all(self._agrees(sizes, what) for sizes in _samples(context, what.window))
+
+    def _window(self, whole: _Identified, context: int) -> int | None:
+        """Where scores are 0, all tokens that are seen count alike: the last is as far behind the mean of their
+        numbers as the first is before it."""
+        sizes = Sizes(context - 1, 1)
+        query, past, new = self._numbers(sizes, 0.0)
+        past[1][:], new[1][:] = np.arange(context - 1)[:, None] / context, (context - 1) / context
+        mean = float(self._found(sizes, query, past, new, whole.swapped).astype(np.float64).mean()) * context
+        window = round(2 * (context - 1 - mean)) + 1 if np.isfinite(mean) else 0
+        return window if 1 <= window < context else None
 
     def _scale(self, swapped: bool) -> float | None:
         """Of two tokens, whose values are 0 and 1, the second has the share 1 / (1 + exp(-scale q (k2 - k1)))."""
@@ -235,11 +262,11 @@ class _Probe:
         dtype = self._parts.graph.fact(self._part.out).dtype
         return 4 if dtype is None else dtype.itemsize
 
-    def _agrees(self, sizes: Sizes, scale: float, swapped: bool) -> bool:
+    def _agrees(self, sizes: Sizes, what: _Identified) -> bool:
         for apart in APART:
-            query, past, new = self._numbers(sizes, (apart / (abs(scale) * self.width**0.5)) ** 0.5)
-            found = self._found(sizes, query, past, new, swapped)
-            wanted = _attention(query, past, new, (self.shared, self.width), scale)
+            query, past, new = self._numbers(sizes, (apart / (abs(what.scale) * self.width**0.5)) ** 0.5)
+            found = self._found(sizes, query, past, new, what.swapped)
+            wanted = _attention(query, past, new, (self.shared, self.width), what)
             if not np.abs(found - wanted).max() <= NEAR[self._itemsize] * np.abs(wanted).max():
                 return False
         return True
@@ -275,14 +302,15 @@ class _Probe:
         return np.ascontiguousarray(np.moveaxis(rows.reshape(len(rows), *rest), 0, axis).astype(dtype))
 
 
-def _samples(context: int) -> list[Sizes]:
-    """A few tokens, and as many as there is room for."""
-    large = (Sizes(context - 1, 1), Sizes(max(context - 4, 0), min(4, context)))
+def _samples(context: int, window: int | None) -> list[Sizes]:
+    """A few tokens, as many as there is room for, and as many as just fit into a window."""
+    ends = [context] if window is None else [context, window, window + 1, window + 3]
+    large = [Sizes(max(end - rows, 0), rows) for end in ends for rows in (1, 4)]
     return list(dict.fromkeys(sizes for sizes in (*SMALL, *large) if sum(sizes) <= context))
 
 
 def _attention(
-    query: Array, past: Sequence[Array], new: Sequence[Array], heads: tuple[int, int], scale: float
+    query: Array, past: Sequence[Array], new: Sequence[Array], heads: tuple[int, int], what: _Identified
 ) -> Array:
     """By the reference of the operator, over a cache of one layer that is as long as it is read."""
     shared, width = heads
@@ -292,7 +320,7 @@ def _attention(
     room[:, :count] = np.reshape(past, (2, count, shared, width))
     keys, values = room.reshape(2, blocks, 16, 1, shared, width)
     cache = keys.transpose(0, 2, 3, 4, 1), values.transpose(0, 2, 3, 1, 4)
-    attrs = CachedAttentionAttrs(scale=scale)
+    attrs = CachedAttentionAttrs(scale=what.scale, window=what.window)
     numbers = np.array([count]), np.array([0])
     made: Array = Op.reference[Op.get("cached_attention")](attrs, query, *new, *cache, *numbers)
     return made

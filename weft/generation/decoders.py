@@ -3,6 +3,7 @@ Tokens come in, scores of what comes next go out."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,9 +19,9 @@ from ..eager.tensor.memory import array_of
 from ..runtime.bound import BoundStep
 from ..runtime.cuda.executor import CudaExecutor
 from ..runtime.program import Program
-from .cache import Cache
+from .cache import Cache, Kept
 from .on_device import DeviceCache, DeviceStep
-from .steps import ROWS
+from .steps import ROWS, cache_names
 
 LEVELS = {"int8": 8, "int4": 4}
 WEIGHTS = {"cpu": ("fp32", "bf16", *LEVELS), "cuda": ("fp32", "tf32", "fp16", "bf16")}  # by the kind of target
@@ -100,14 +101,16 @@ def weight_bytes(program: Program) -> int:
 
 
 class Stepped(Protocol):
-    """A model that writes a step as a graph. `limits` say by which settings it sees how many tokens; if it
-    `takes_more_rows`, scores of a token do not depend on rows of a step behind it."""
+    """A model that writes a step as a graph. `limits` say by which settings it has how many tokens; a `window` is what
+    a token sees in some layer, if that is not all. If it `takes_more_rows`, scores of a token do not depend on rows of
+    a step behind it."""
 
     limits: dict[str, int]
     vocabulary: int | None
-    cache_sizes: tuple[int, int, int]
+    window: int | None
     takes_more_rows: bool
 
+    def kept(self, context: int) -> list[Kept]: ...
     def steps(self, context: int, dtype: str) -> tuple[Symbol, dict[str, np.ndarray]]: ...
 
 
@@ -117,8 +120,13 @@ class StepsOfModule:
     takes_more_rows = True
 
     def __init__(self, model: Any) -> None:
-        self._model, self.limits, self.cache_sizes = model, model.limits, model.cache_sizes
+        self._model, self.limits, self.window = model, model.limits, model.window
         self.vocabulary: int | None = model.settings.vocab_size
+
+    def kept(self, context: int) -> list[Kept]:
+        """What layers keep of that many tokens."""
+        made: list[Kept] = self._model.kept(context)
+        return made
 
     def steps(self, context: int, dtype: str) -> tuple[Symbol, dict[str, np.ndarray]]:
         """A step over a cache of some dtype, and the parameters as they are now."""
@@ -133,31 +141,35 @@ class SteppingDecoder:
     copies: str | None = None
 
     def __init__(self, model: Stepped, wanted: Wanted) -> None:
-        setting, most = min(model.limits.items(), key=lambda limit: limit[1])
+        kind, limits = wanted.target.kind, model.limits
+        if kind == "cuda" and model.window is not None:  # all tokens that there are, then, and caches are no rings
+            limits = {**limits, "sliding_window": model.window}
+        setting, most = min(limits.items(), key=lambda limit: limit[1])
         context = min(most, MOST_TOKENS) if wanted.context is None else wanted.context
         if not 1 <= context <= most:
             raise InvalidValue(f"a context of {context} tokens", why=f"the model sees from 1 to {most}: its {setting}")
         self.context, self.vocabulary = context, model.vocabulary
-        kind = wanted.target.kind
         dtype = CACHES.get(wanted.weights, "float32") if kind == "cuda" else "float32"
         program = program_of(model.steps(context, dtype), wanted, specialise="always")
         self._turns, self._takes_more_rows = TURNS[kind], model.takes_more_rows
         rows = (1, min(self._turns.rows, context))
         # All at once: nothing reads the parameters as they were given after that.
-        self._cache: Cache | DeviceCache
+        self._caches: list[Cache] | list[DeviceCache]
         self._steps: dict[int, Step]
         if kind == "cuda":
             executors = {count: _executor(program, count) for count in rows}
             there = executors[1].loaded.context
-            self._cache = cache = DeviceCache(there, model.cache_sizes, context, as_dtype(dtype))
+            (kept,) = model.kept(context)
+            cache = DeviceCache(there, kept.sizes, context, as_dtype(dtype))
+            self._caches = [cache]
             self._steps = {count: DeviceStep(executor, count, cache) for count, executor in executors.items()}
         else:
-            self._cache = here = Cache(model.cache_sizes, context)
-            self._steps = {count: _Step(program, count, here) for count in rows}
+            self._caches = here = [Cache(kept) for kept in model.kept(context)]
+            self._steps = {count: _Step(program, count, here, context) for count in rows}
 
     @property
     def length(self) -> int:
-        return self._cache.length
+        return self._caches[0].length
 
     @property
     def constants(self) -> list[np.ndarray]:
@@ -170,7 +182,8 @@ class SteppingDecoder:
         return weight_bytes(self._steps[1].program)
 
     def reset(self) -> None:
-        self._cache.length = 0
+        for cache in self._caches:
+            cache.length = 0
 
     def read(self, ids: np.ndarray) -> np.ndarray:
         scores: np.ndarray | None = None
@@ -207,22 +220,25 @@ def _executor(model: Any, rows: int) -> CudaExecutor:
 class _Step:
     """A step on the processor."""
 
-    def __init__(self, model: Any, rows: int, cache: Cache) -> None:
-        self._cache, self._rows = cache, rows
+    def __init__(self, model: Any, rows: int, caches: Sequence[Cache], context: int) -> None:
+        self._caches, self._rows, self._most = caches, rows, context - 1
         self._ids, self._positions = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
         self._past, self._last = np.zeros(1, np.int64), np.zeros(1, np.int64)
         inputs = {"ids": self._ids, "positions": self._positions, "past": self._past, "last": self._last}
-        memory = {**inputs, "keys": cache.keys, "values": cache.values}
+        memory: dict[str, np.ndarray] = dict(inputs)
+        for names, cache in zip(cache_names(len(caches)), caches):
+            memory |= dict(zip(names, (cache.keys, cache.values)))
         self._run: BoundStep = model.bind({spec.name: memory[spec.name] for spec in model.inputs})
         self.program = model.program
 
     def __call__(self, ids: np.ndarray) -> np.ndarray:
-        cache, count = self._cache, len(ids)
+        before, count = self._caches[0].length, len(ids)
         self._ids[:count] = ids
         self._ids[count:] = 0
-        self._positions[:] = np.minimum(np.arange(cache.length, cache.length + self._rows), cache.context - 1)
-        self._past[0], self._last[0] = cache.length, count - 1
-        scores, keys, values = self._run()
-        cache.extend(keys[:count], values[:count])
+        self._positions[:] = np.minimum(np.arange(before, before + self._rows), self._most)
+        self._past[0], self._last[0] = before, count - 1
+        scores, *new = self._run()
+        for cache, keys, values in zip(self._caches, new[::2], new[1::2]):
+            cache.extend(keys[:count], values[:count])
         made: np.ndarray = scores[0]
         return made

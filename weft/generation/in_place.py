@@ -3,6 +3,7 @@ outputs, comes in; the same steps that modules write go out, or why they cannot 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..core.ir import Node, NodeEntry
 from ..core.op import Op
 from ..core.symbol import Symbol
 from ..core.symbolic import symbolic_names
+from .cache import Kept
 from .cache_reads import Read, cache_reads
 from .graph_parts import BEFORE, Array, Copied, Parts, Sizes, row_axis
 from .steps import ROWS, StepGraph
@@ -32,6 +34,7 @@ class StepsOfFile:
         self._parts, self._context = parts, context
         self._most_rows = min(most_rows, context)
         self.limits = {"context": context}
+        self.window: int | None = None
         try:
             self._reads = cache_reads(parts, context)
             self._outer = self._outer_nodes()
@@ -41,7 +44,7 @@ class StepsOfFile:
         sizes = {(int(parts.shape(entry)[1]), int(parts.shape(entry)[3])) for entry in self._caches()}
         if len(sizes) != 1:
             raise Copied("its caches are of different sizes")
-        self.cache_sizes = (len(self._reads), *sizes.pop())
+        self._sizes = sizes.pop()
         scores = parts.shape(parts.graph.outputs[0])
         self.vocabulary = scores[-1] if isinstance(scores[-1], int) else None
         if self.vocabulary is None or row_axis(scores) not in (None, len(scores) - 2):
@@ -119,37 +122,36 @@ class StepsOfFile:
 
     # The graph
 
+    def kept(self, context: int) -> list[Kept]:
+        """What layers keep of that many tokens."""
+        windows = Counter(read.window for read in self._reads)
+        return [Kept(count, *self._sizes, context, window) for window, count in windows.items()]
+
     def steps(self, context: int, dtype: str) -> tuple[Symbol, dict[str, np.ndarray]]:
         """One step as a graph, over a cache of some dtype, and the parameters that it reads."""
         assert context == self._context
-        return _Written(self._parts, self._reads, self._tables, self.cache_sizes, context, dtype).finished()
+        return _Written(self._parts, self._reads, self._tables, self.kept(context), dtype).finished()
 
 
 class _Written:
     """Writes the graph anew, node by node: attention reads the cache, tables take positions."""
 
     def __init__(
-        self,
-        parts: Parts,
-        reads: Sequence[Read],
-        tables: Mapping[NodeEntry, Array],
-        sizes: tuple[int, int, int],
-        context: int,
-        dtype: str,
+        self, parts: Parts, reads: Sequence[Read], tables: Mapping[NodeEntry, Array], kept: Sequence[Kept], dtype: str
     ) -> None:
         self._parts, self._tables = parts, tables
         named: dict[str, Array] = {_file_name(name): value for name, value in parts.params.items()}
         self._own = named
         constants = {f"table.{number}": value for number, value in enumerate(tables.values())}
         self._table_names = dict(zip(tables, constants))
-        self._g = StepGraph(constants, *sizes, context, dtype)
-        self._reads = {read.out.node: (number, read) for number, read in enumerate(reads)}
+        self._g = StepGraph(constants, kept, dtype)
+        self._reads = {read.out.node: read for read in reads}
         self._made: dict[NodeEntry, Symbol] = {}
 
     def finished(self) -> tuple[Symbol, dict[str, np.ndarray]]:
         scores = self._parts.graph.outputs[0]
         narrow = self._narrow(scores)
-        stops = {entry for _, read in self._reads.values() for entry in (read.query, *read.new)}
+        stops = {entry for read in self._reads.values() for entry in (read.query, *read.new)}
         for node in self._order(scores, stops):
             for entry in [NodeEntry(node, index) for index in range(node.num_outputs)]:
                 made = self._entry(entry)
@@ -168,7 +170,7 @@ class _Written:
                 continue
             found.add(entry.node)
             if entry.node in self._reads:
-                read = self._reads[entry.node][1]
+                read = self._reads[entry.node]
                 pending += [read.query, *read.new]
             else:
                 pending += [entry for entry in entry.node.inputs if entry not in self._tables]
@@ -179,7 +181,7 @@ class _Written:
         if node.op is None:
             return self._variable(node)
         if node in self._reads:
-            return self._attended(*self._reads[node])
+            return self._attended(self._reads[node])
         if entry.index:
             return Symbol([NodeEntry(self._made[NodeEntry(node)].outputs[0].node, entry.index)])
         inputs = [self._input(below).outputs[0] for below in node.inputs]
@@ -200,9 +202,9 @@ class _Written:
         ids = self._g.op("expand_dims", self._g.ids, axis=0)
         return ids if dtype is None or dtype.name == "int64" else self._g.op("cast", ids, dtype=dtype.name)
 
-    def _attended(self, number: int, read: Read) -> Symbol:
+    def _attended(self, read: Read) -> Symbol:
         query, key, value = (self._rows(entry) for entry in (read.query, *read.new))
-        return self._placed(read.out, self._g.attended(number, query, key, value, scale=read.scale))
+        return self._placed(read.out, self._g.attended(query, key, value, read.window, read.scale))
 
     def _rows(self, entry: NodeEntry) -> Symbol:
         """A row of numbers for each new token."""
