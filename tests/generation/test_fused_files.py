@@ -49,7 +49,7 @@ def windowed(shared):
     return grouped(shared, window=7)
 
 
-def written(path, nodes, shared):
+def written(path, nodes, shared, kind="float32"):
     random = np.random.default_rng(1)
     shapes = {
         "words": (WORDS, WIDTH),
@@ -64,12 +64,12 @@ def written(path, nodes, shared):
     values |= {"cosines": np.cos(angles), "sines": np.sin(angles)}
     read = {name for node in nodes for name in node.input}
     constants = [
-        numpy_helper.from_array(value.astype("float32"), name)
+        numpy_helper.from_array(value.astype(kind), name)
         for name, value in values.items()
         if name in read or name in shapes
     ]
-    tensor = helper.make_tensor_value_info
-    cache = lambda name, extent: tensor(name, TensorProto.FLOAT, [1, shared, extent, SIZE])
+    tensor, float_kind = helper.make_tensor_value_info, helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    cache = lambda name, extent: tensor(name, float_kind, [1, shared, extent, SIZE])
     inputs = [tensor("ids", TensorProto.INT64, [1, "length"])]
     if "attention_mask" in read:
         inputs.append(tensor("attention_mask", TensorProto.INT64, [1, "all"]))
@@ -85,7 +85,7 @@ def written(path, nodes, shared):
         ],
         "decoder",
         [*inputs, cache("past0", "past"), cache("past1", "past")],
-        [tensor("scores", TensorProto.FLOAT, [1, "length", WORDS]), cache("now0", "now"), cache("now1", "now")],
+        [tensor("scores", float_kind, [1, "length", WORDS]), cache("now0", "now"), cache("now1", "now")],
         constants,
     )
     opsets = [helper.make_opsetid("", 23), helper.make_opsetid(MICROSOFT, 1)]
@@ -99,15 +99,27 @@ KINDS = [(attention, 4), (attention, 2), (multi_head, 4), (grouped, 4), (grouped
 def test_one_operator(nodes, shared, tmp_path):
     path = tmp_path / "decoder.onnx"
     written(path, nodes(shared), shared)
+    check_steps(path, shared, np.float32, 1e-4)
+
+
+@pytest.mark.parametrize("shared", [4, 2])
+def test_files_of_half_floats(shared, tmp_path):
+    """Scores differ by roundings of half floats; the operator is a softmax in steps here."""
+    path = tmp_path / "decoder.onnx"
+    written(path, attention(shared), shared, "float16")
+    check_steps(path, shared, np.float16, 1e-2)
+
+
+def check_steps(path, shared, kind, tolerance):
     generator = Generator(path, context=80)
     assert generator.copies is None
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     masked = any(spec.name == "attention_mask" for spec in session.get_inputs())
-    past, told = {f"past{n}": np.zeros((1, shared, 0, SIZE), "float32") for n in (0, 1)}, []
+    past, told = {f"past{n}": np.zeros((1, shared, 0, SIZE), kind) for n in (0, 1)}, []
     for count in (5, 1, 1, 33, 1, 20):
         some = np.random.default_rng(len(told)).integers(0, WORDS, count)
         told += some.tolist()
         mask = {"attention_mask": np.ones((1, len(told)), np.int64)} if masked else {}
         scores, *kept = session.run(None, {"ids": some[None], **mask, **past})
         past = dict(zip(past, kept))
-        np.testing.assert_allclose(generator.feed(some.tolist()), scores[0, -1], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(generator.feed(some.tolist()), scores[0, -1], rtol=tolerance, atol=tolerance)

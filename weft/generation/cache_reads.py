@@ -3,8 +3,8 @@ themselves, found by what they compute.
 
 A part begins at present = concat(past, new) of keys and of values, goes on as long as extents grow with the tokens, and
 ends at what has new tokens only. Its operators are moves of elements, products, sums, a choice by a condition and a
-softmax; what they make of them (the factor of scores, heads that share keys, masks) is seen from what they give for
-random numbers:
+softmax, whole or in its steps; what they make of them (the factor of scores, heads that share keys, masks) is seen from
+what they give for random numbers:
 
     out[i] = softmax(scale q[i] K') V     of all tokens before and of new tokens 0 to i, or of the last `window` of them
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import numpy as np
@@ -26,9 +27,10 @@ from .graph_parts import BEFORE, Array, Copied, Parts, Sizes, row_axis
 
 OPERATORS = frozenset(
     """concatenate reshape flatten squeeze expand_dims transpose broadcast_to broadcast_like repeat tile take gather
-    strided_slice split batch_matmul matmul __mul_scalar__ __div_scalar__ __add_scalar__ __sub_scalar__ broadcast_mul
-    broadcast_div broadcast_add broadcast_sub elemwise_add elemwise_mul elemwise_div where broadcast_where softmax cast
-    copy isnan broadcast_not_equal zeros_like full_like scaled_dot_product_attention""".split()
+    strided_slice split batch_matmul matmul scaled_dot_product_attention softmax cast copy
+    __mul_scalar__ __div_scalar__ __add_scalar__ __sub_scalar__ broadcast_mul broadcast_div broadcast_add broadcast_sub
+    elemwise_add elemwise_mul elemwise_div where broadcast_where zeros_like full_like
+    max sum exp clip isnan broadcast_equal broadcast_not_equal""".split()
 )
 SMALL = (Sizes(0, 1), Sizes(0, 5), Sizes(1, 1), Sizes(3, 4), Sizes(16, 1), Sizes(37, 32))
 APART = (0.1, 3.0)  # scores: all tokens count alike, and a few count most
@@ -92,25 +94,37 @@ def _parts(parts: Parts) -> list[_Part]:
             node = group[node]
         return node
 
-    closing: dict[Node, list[Node]] = {}
     for node in parts.order:
-        below = [entry.node for entry in node.inputs if entry.node in grown]
-        if node in grown or below:
-            for other in below:
-                group[root(other)] = root(node)
-        if below and node not in grown:
-            closing[node] = below
-    members: dict[Node, set[Node]] = {}
-    for node in [*grown, *closing]:
-        members.setdefault(root(node), set()).add(node)
-    order = {node: number for number, node in enumerate(parts.order)}
-    ends = sorted(closing, key=lambda node: order[node])
-    if len({root(node) for node in ends}) != len(ends) or len(members) != len(ends):
-        raise Copied("what is read from a cache is used in more than one way")
-    found = [_part(parts, frozenset(members[root(node)]), node, joins) for node in ends]
+        for below in (entry.node for entry in node.inputs if entry.node in grown):
+            group[root(below)] = root(node)
+    members: dict[Node, list[Node]] = {}
+    for node in (node for node in parts.order if node in grown or node in group):
+        members.setdefault(root(node), []).append(node)
+    found = [_part(parts, *_closed(parts, nodes, grown), joins) for nodes in members.values()]
     if sorted(number for part in found for number in part.ends) != list(range(len(parts.inputs.caches))):
         raise Copied("a cache is read by more than one attention, or by none")
-    return found
+    return sorted(found, key=lambda part: parts.places[part.out.node])
+
+
+def _closed(parts: Parts, nodes: list[Node], grown: AbstractSet[Node]) -> tuple[frozenset[Node], Node]:
+    """Nodes that grow, in their order, and those that read them, with all between that goes back to them, as the
+    largest score of a query does; and the last one, which alone does not."""
+    inside = [node for node in nodes if node in grown]
+    after = {node for node in nodes if node not in grown}
+    for node in parts.order[parts.places[inside[0]] : parts.places[inside[-1]]]:
+        if node not in grown and any(entry.node in after for entry in node.inputs):
+            after.add(node)
+    back = set(inside)
+    for node in sorted(after, key=parts.places.__getitem__, reverse=True):
+        readers = (
+            other for index in range(node.num_outputs) for other in parts.readers.get(NodeEntry(node, index), ())
+        )
+        if any(other in back for other in readers):
+            back.add(node)
+    ends = [node for node in nodes if node not in back]
+    if len(ends) != 1:
+        raise Copied("what is read from a cache is used in more than one way")
+    return frozenset([*back, *ends]), ends[0]
 
 
 def _grows(parts: Parts, node: Node) -> bool:

@@ -56,6 +56,7 @@ class Parts:
     def __init__(self, graph: Graph, inputs: Inputs, params: Arrays) -> None:
         self.graph, self.inputs, self.params = graph, inputs, params
         self.order = topo_order(graph.outputs)
+        self.places = {node: number for number, node in enumerate(self.order)}
         self.readers: dict[NodeEntry, list[Node]] = {}
         self.tokens: set[Node] = set()  # nodes that depend on tokens, directly or by what the caches hold
         for node in self.order:
@@ -93,12 +94,7 @@ class Parts:
             if node not in found:
                 found.add(node)
                 pending += [entry for entry in node.inputs if entry not in known]
-        return sorted(found, key=self._place)
-
-    def _place(self, node: Node) -> int:
-        if not hasattr(self, "_places"):
-            self._places = {node: number for number, node in enumerate(self.order)}
-        return self._places[node]
+        return sorted(found, key=self.places.__getitem__)
 
     def depends_on_place(self, wanted: NodeEntry) -> bool:
         """Whether masks, positions or how many tokens there are before decide about an entry."""
