@@ -20,7 +20,7 @@ from .graph_parts import BEFORE, Array, Copied, Parts, Sizes, row_axis
 from .steps import ROWS, StepGraph
 
 ELEMENTWISE = 1  # the last pattern of operators whose results depend on the same place of their inputs
-MOVES = frozenset("reshape flatten squeeze expand_dims transpose cast copy".split())
+MOVES = frozenset("reshape flatten squeeze expand_dims transpose stack cast copy".split())
 PRODUCTS = frozenset("matmul dense batch_matmul".split())
 ALONG = frozenset("layer_norm rms_norm l2_normalize softmax mean sum max min concatenate split".split())
 CHECKED = (Sizes(0, 1), Sizes(1, 1), Sizes(5, 3))
@@ -128,9 +128,11 @@ class StepsOfFile:
         return [Kept(count, *self._sizes, context, window) for window, count in windows.items()]
 
     def steps(self, context: int, dtype: str) -> tuple[Symbol, dict[str, np.ndarray]]:
-        """One step as a graph, over a cache of some dtype, and the parameters that it reads."""
+        """One step as a graph, over a cache of some dtype, and the parameters that it reads, which are not kept."""
         assert context == self._context
-        return _Written(self._parts, self._reads, self._tables, self.kept(context), dtype).finished()
+        written = _Written(self._parts, self._reads, self._tables, self.kept(context), dtype)
+        self._parts.params = {}
+        return written.finished()
 
 
 class _Written:

@@ -29,16 +29,29 @@ def file_decoder(model: Any, wanted: Wanted) -> Decoder:
             why="its steps are made for processors",
             hint='target="cpu", or weft.generation.GPT2, Llama or load',
         )
-    plain = opened(model)
-    inputs = _inputs(model, plain)
+    inputs, shapes = _front(model)
     try:
-        return SteppingDecoder(_steps(model, plain, inputs, wanted), wanted)
+        return SteppingDecoder(_steps(model, inputs, shapes, wanted), wanted)
     except Copied as reason:
         return CopyingDecoder(model, inputs, wanted, str(reason))
 
 
 def _told(model: Any) -> str:
     return os.fspath(model) if isinstance(model, (str, os.PathLike)) else type(model).__name__
+
+
+Shapes = dict[str, tuple[int | str, ...]]
+
+
+def _front(model: Any) -> tuple[Inputs, Shapes]:
+    """What the inputs are, and their shapes for a batch of one. The model is read for that, and goes."""
+    plain = opened(model)
+    inputs = _inputs(model, plain)
+    specs: dict[str, Any] = {spec.name: spec.shape for spec in plain.inputs}
+    shapes: Shapes = {inputs.ids: (1, ROWS)}
+    shapes |= {name: (1, specs[name][1], BEFORE, specs[name][3]) for name in inputs.caches}
+    shapes |= {name: (1, f"{BEFORE} + {ROWS}" if role == "mask" else ROWS) for name, role in inputs.ranges.items()}
+    return inputs, shapes
 
 
 def _inputs(model: Any, plain: Any) -> Inputs:
@@ -70,14 +83,8 @@ def _inputs(model: Any, plain: Any) -> Inputs:
     return Inputs(ids[0], tuple(spec.name for spec in caches), ranges)
 
 
-def _steps(model: Any, plain: Any, inputs: Inputs, wanted: Wanted) -> StepsOfFile:
+def _steps(model: Any, inputs: Inputs, shapes: Shapes, wanted: Wanted) -> StepsOfFile:
     """The file's graph as steps."""
-    if not plain.is_whole:
-        raise Copied("values that it computes decide about its shapes")
-    specs = {spec.name: spec.shape for spec in plain.inputs}
-    shapes: dict[str, tuple[int | str, ...]] = {inputs.ids: (1, ROWS)}
-    shapes |= {name: (1, specs[name][1], BEFORE, specs[name][3]) for name in inputs.caches}
-    shapes |= {name: (1, f"{BEFORE} + {ROWS}" if role == "mask" else ROWS) for name, role in inputs.ranges.items()}
     try:
         read = opened(model, shape=shapes)
     except Error as error:
