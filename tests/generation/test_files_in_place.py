@@ -246,3 +246,18 @@ def test_other_attention_is_copied(scored, told, tmp_path):
     generator, runtime = Generator(path), Runtime(path, 2)
     assert told in generator.copies
     check_steps(generator, runtime, (5, 1, 3, 1))
+
+
+def test_contexts(tmp_path):
+    """Those that are too long to be looked at are copied."""
+    path = exported(tmp_path / "decoder.onnx")
+    for wrong in (0, -3):
+        with pytest.raises(weft.Error, match=f"a context of {wrong} tokens"):
+            Generator(path, context=wrong)
+    for context in (1, 2, 5):
+        generator = Generator(path, context=context)
+        assert generator.copies is None
+        assert len(generator.generate([3])) == context
+    generator = Generator(path, context=10**8)
+    assert "too much memory" in generator.copies
+    check_steps(generator, Runtime(path, 2), (3, 1))

@@ -23,7 +23,7 @@ from ..base.shape import normalize_axis
 from ..core.ir import Node, NodeEntry
 from ..core.op import Op
 from ..ops.nn.cached_attention import CachedAttentionAttrs
-from .graph_parts import BEFORE, Array, Copied, Parts, Sizes, row_axis
+from .graph_parts import BEFORE, MOST_BYTES, Array, Copied, Parts, Sizes, row_axis
 
 OPERATORS = frozenset(
     """concatenate reshape flatten squeeze expand_dims transpose broadcast_to broadcast_like repeat tile take gather
@@ -288,6 +288,8 @@ class _Probe:
     def _numbers(self, sizes: Sizes, spread: float) -> tuple[Array, list[Array], list[Array]]:
         """Queries, and keys and values of the tokens before and of new ones; rows of columns."""
         each = self.shared * self.width
+        if 8 * each * sum(sizes) > MOST_BYTES:
+            raise Copied(f"{self._where} cannot be looked at for {sum(sizes)} tokens, which would take too much memory")
         shapes = [(sizes.rows, self.columns), *[(count, each) for count in sizes for _ in range(2)]]
         query, *others = (self._random.standard_normal(shape) for shape in shapes)
         others[0], others[2] = others[0] * spread, others[2] * spread

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import Error, Unsupported
+from ..base.errors import Error, InvalidValue, Unsupported
 from ..compiler.model import InputSpec, opened
 from .decoders import MOST_TOKENS, TURNS, Decoder, SteppingDecoder, Wanted, program_of, weight_bytes
 from .graph_parts import BEFORE, Copied, Inputs, Parts, Sizes
@@ -30,6 +30,8 @@ def file_decoder(model: Any, wanted: Wanted) -> Decoder:
             hint='target="cpu", or weft.generation.GPT2, Llama or load',
         )
     inputs, shapes = _front(model)
+    if wanted.context is not None and wanted.context < 1:
+        raise InvalidValue(f"a context of {wanted.context} tokens", where=_told(model), why="it is one or more")
     try:
         return SteppingDecoder(_steps(model, inputs, shapes, wanted), wanted)
     except Copied as reason:
