@@ -6,6 +6,7 @@ import pytest
 
 import weft
 from weft.base.plan import KernelStep
+from weft.base.stages import watched
 from weft.generation import Generator
 
 torch = pytest.importorskip("torch")
@@ -149,7 +150,14 @@ def test_steps_are_those_of_the_file(settings, tmp_path):
         assert generator.length == sum(STEPS)
         generator.reset()
         runtime.reset()
-    assert set(generator._decoder._steps) == {1, 32}  # all programs that there are
+
+
+def test_two_programs_serve_all_lengths(tmp_path):
+    path, made = exported(tmp_path / "decoder.onnx"), []
+    with watched(lambda stage: made.append(stage.title)):
+        generator = Generator(path)
+        check_steps(generator, Runtime(path, 2), (1, 7, 40, 1, 1, 66, 3))
+    assert made.count("program") == 2
 
 
 def test_windows_are_rings(tmp_path):
