@@ -557,7 +557,7 @@ def generated() -> Iterator[Figure]:
         print(f"# {kind}: {measured.own:.1f} tokens/s, {generate.other_name()} {measured.other:.1f}", flush=True)
         yield Figure(f"tokens of {kind} weights, over the other's", measured.ratio, "x", 1.2, float("inf"))
         share = 100 * measured.share
-        yield Figure(f"tokens of {kind} weights, of the memory's rate", share, "%", 80, float("inf"))
+        yield Figure(f"tokens of {kind} weights, of the rate at which memory is read", share, "%", 80, float("inf"))
 
 
 # start: from the start of a process to the first result of a model file, and the most memory until then.

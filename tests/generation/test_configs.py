@@ -121,20 +121,27 @@ def test_rotations_are_said_in_several_ways(config):
 
 
 @pytest.mark.parametrize(
-    ("kind", "config", "window"),
+    ("kind", "config", "windows"),
     [
-        ("mistral", {"sliding_window": 512}, 512),
-        ("qwen2", {"use_sliding_window": True, "sliding_window": 512, "max_window_layers": 3}, 512),
-        ("qwen2", {"use_sliding_window": True, "sliding_window": 512, "max_window_layers": 4}, None),
-        ("qwen2", {"use_sliding_window": True, "sliding_window": 512, "max_window_layers": 0}, 512),
-        ("qwen2", {"use_sliding_window": False, "sliding_window": 512, "max_window_layers": 0}, None),
-        ("qwen3", {"use_sliding_window": True, "layer_types": ["full_attention"] * 4}, None),
-        ("qwen3", {"use_sliding_window": True, "layer_types": ["full_attention", "sliding_attention"]}, 4096),
-        ("llama", {"sliding_window": 64}, 64),
+        ("mistral", {"sliding_window": 512}, [512] * 4),
+        ("phi3", {"sliding_window": 512}, [512] * 4),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 512, "max_window_layers": 3}, [None] * 3 + [512]),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 512, "max_window_layers": 4}, [None] * 4),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 512, "max_window_layers": 0}, [512] * 4),
+        ("qwen2", {"use_sliding_window": False, "sliding_window": 512, "max_window_layers": 0}, [None] * 4),
+        ("qwen3", {"use_sliding_window": True, "layer_types": ["full_attention"] * 4}, [None] * 4),
+        (
+            "qwen3",
+            {"use_sliding_window": True, "layer_types": ["full_attention", "sliding_attention"] * 2},
+            [None, 4096] * 2,
+        ),
+        ("llama", {"sliding_window": 64}, [64] * 4),
     ],
 )
-def test_windows(kind, config, window):
-    assert settings_of(model_type=kind, num_hidden_layers=4, **config).sliding_window == window
+def test_windows(kind, config, windows):
+    found = settings_of(model_type=kind, num_hidden_layers=4, **config)
+    assert [found.window(layer) for layer in range(4)] == windows
+    assert found.sliding_window == max(windows, key=lambda window: window or 0)
 
 
 @pytest.mark.parametrize(

@@ -180,10 +180,10 @@ def test_a_context_ends():
 def test_the_cache_stays_where_it_is():
     generator = Generator(gpt2())
     generator.feed(tokens_of(3))
-    keys = generator._decoder._cache.keys
+    keys = generator._decoder._caches[0].keys
     before, address = keys.copy(), keys.ctypes.data
     generator.feed([5])
-    assert generator._decoder._cache.keys is keys
+    assert generator._decoder._caches[0].keys is keys
     assert keys.ctypes.data == address
     changed = np.argwhere(keys != before)
     assert set(changed[:, 0]) == {0}

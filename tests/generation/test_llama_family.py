@@ -78,18 +78,6 @@ def test_scaling_counts(scaling):
     assert np.abs(wanted_scores(plain, tokens) - wanted_scores(scaled, tokens)).max() > 1e-2
 
 
-def test_a_window_as_long_as_the_context_changes_nothing():
-    model, tokens = llama(sliding_window=40), tokens_of(41)
-    generator = Generator(model)
-    assert generator.context == 40
-    assert Generator(llama(sliding_window=71)).context == 70
-    np.testing.assert_allclose(generator.feed(tokens[:40]), wanted_scores(model, tokens)[39], rtol=1e-4, atol=1e-4)
-    with pytest.raises(weft.Error, match="from 1 to 40: its sliding_window"):
-        Generator(model, context=41)
-    with pytest.raises(Unsupported, match="41 tokens with a sliding_window of 40"):
-        model(weft.tensor(tokens))
-
-
 @pytest.mark.parametrize(
     ("settings", "kind", "told"),
     [
@@ -106,6 +94,8 @@ def test_a_window_as_long_as_the_context_changes_nothing():
         ({"rms_norm_eps": -1e-6}, InvalidValue, "rms_norm_eps"),
         ({"mlp_bias": None}, InvalidType, "mlp_bias is None"),
         ({"sliding_window": -1}, InvalidValue, "sliding_window"),
+        ({"layer_types": ("full_attention",)}, InvalidValue, "layer_types has 1 for 2 layers"),
+        ({"layer_types": ("full_attention", "chunked_attention")}, Unsupported, "chunked_attention"),
     ],
 )
 def test_settings_that_are_wrong(settings, kind, told):

@@ -103,7 +103,7 @@ def test_scores_of_steps_are_those_of_the_whole(gpu, make, first, count):
     found = stepped(generator, tokens, first)
     np.testing.assert_allclose(found, wanted_scores(model, tokens)[first - 1 :], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found, stepped(beside, tokens, first), rtol=1e-4, atol=1e-5)
-    here, there = beside._decoder._cache, generator._decoder._cache
+    here, there = beside._decoder._caches[0], generator._decoder._caches[0]
     whole, rest = divmod(count, 16)
     for name, axis in (("keys", 3), ("values", 2)):  # the cache has what the CPU's has
         pair = [np.moveaxis(array, axis + 1, 1) for array in (getattr(there, name).numpy(), getattr(here, name))]
@@ -121,7 +121,7 @@ def test_weights_and_caches_of_16_bits(gpu, make, weights, off):
     found = stepped(generator, tokens, 3)
     wanted = wanted_scores(model, tokens)[2:]
     assert 0 < np.abs(found - wanted).max() <= off * np.abs(wanted).max()
-    assert generator._decoder._cache.keys.dtype.itemsize == 2
+    assert generator._decoder._caches[0].keys.dtype.itemsize == 2
     assert generator.weight_bytes * 2 <= Generator(model).weight_bytes
 
 
@@ -169,7 +169,7 @@ def test_other_streams_and_another_device(gpu):
     with weft.cuda.device(1):
         generator = on_gpu(model)
         stream = Stream(1)
-    assert str(generator._decoder._cache.keys.device) == "cuda(1)"
+    assert str(generator._decoder._caches[0].keys.device) == "cuda(1)"
     scores = [generator.feed([3]).copy()]
     with stream:
         scores.append(generator.feed([1]).copy())
@@ -178,6 +178,14 @@ def test_other_streams_and_another_device(gpu):
 
 
 # Errors
+
+
+def test_a_window_is_the_longest_context(idle):
+    """Caches of GPUs are no rings: every token that there is may be seen."""
+    model = tiny_llama(sliding_window=5)
+    assert on_gpu(model).context == 5
+    with pytest.raises(InvalidValue, match="from 1 to 5: its sliding_window"):
+        on_gpu(model, context=6)
 
 
 def test_a_context_ends(idle):

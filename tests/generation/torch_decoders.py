@@ -21,9 +21,12 @@ def gpt2_scores(p, s, ids):
     return norm(x, "ln_f") @ p.get("head", p["wte.weight"]).T
 
 
-def _attended(q, k, v):
+def _attended(q, k, v, window=None):
+    """Each token sees itself and those before it, `window` in all if there is one."""
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
     seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if window is not None:
+        seen = seen.triu(1 - window)
     weights = torch.softmax(scores.masked_fill(~seen, float("-inf")), -1)
     return (weights @ v).transpose(0, 1).flatten(1)
 
@@ -49,7 +52,9 @@ def llama_scores(p, s, ids):
         q, k, v = (product(y, f"{at}self_attn.{part}_proj").view(len(ids), -1, width).transpose(0, 1) for part in "qkv")
         repeat = len(q) // len(k)
         q, k = turned(q, at + "self_attn.q_norm"), turned(k, at + "self_attn.k_norm")
-        y = _attended(q, k.repeat_interleave(repeat, 0), v.repeat_interleave(repeat, 0))
+        kinds = s.layer_types or [None] * (s.max_window_layers or 0) + ["sliding_attention"] * s.num_hidden_layers
+        window = s.sliding_window if kinds[number] == "sliding_attention" else None
+        y = _attended(q, k.repeat_interleave(repeat, 0), v.repeat_interleave(repeat, 0), window)
         x = x + product(y, at + "self_attn.o_proj")
         y = norm(x, at + "post_attention_layernorm")
         inner = ACTIVATIONS[s.hidden_act](product(y, at + "mlp.gate_proj")) * product(y, at + "mlp.up_proj")

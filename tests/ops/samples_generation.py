@@ -127,26 +127,35 @@ def level_matmul(rng, _):
 
 @samples("cached_attention")
 def cached_attention(rng, torch):
-    for rows, heads, shared, width, layers, blocks, past, layer in (
-        (1, 4, 4, 16, 2, 3, 40, 1),
-        (5, 6, 2, 24, 1, 12, 150, 0),
-        (3, 2, 1, 7, 2, 1, 0, 0),
-        (18, 3, 3, 8, 1, 2, 16, 0),
+    for rows, heads, shared, width, layers, blocks, past, layer, window in (
+        (1, 4, 4, 16, 2, 3, 40, 1, None),
+        (5, 6, 2, 24, 1, 12, 150, 0, None),
+        (3, 2, 1, 7, 2, 1, 0, 0, None),
+        (18, 3, 3, 8, 1, 2, 16, 0, None),
+        (1, 4, 2, 16, 2, 2, 77, 1, 33),
+        (20, 2, 1, 8, 1, 1, 50, 0, 5),
+        (7, 3, 3, 24, 1, 12, 1000, 0, 180),
+        (6, 2, 2, 8, 2, 2, 9, 1, 24),
+        (2, 2, 1, 8, 1, 1, 31, 0, 1),
     ):
 
-        def attention(q, k, v, keys, values, count, number, width=width, shared=shared, heads=heads):
+        def attention(q, k, v, keys, values, count, number, width=width, shared=shared, heads=heads, window=window):
             past = int(count)
-            old = keys[:, int(number)].permute(1, 0, 3, 2).reshape(shared, -1, width)[:, :past]
-            kept = values[:, int(number)].transpose(0, 1).reshape(shared, -1, width)[:, :past]
+            sees = window or past + len(q)
+            places = torch.arange(max(past + 1 - sees, 0), past) % (16 * len(keys))  # of a ring, if there is a window
+            old = keys[:, int(number)].permute(1, 0, 3, 2).reshape(shared, -1, width)[:, places]
+            kept = values[:, int(number)].transpose(0, 1).reshape(shared, -1, width)[:, places]
             new = [x.reshape(len(x), -1, width).transpose(0, 1) for x in (q, k, v)]
             k, v = (
                 torch.cat(pair, 1).repeat_interleave(heads // shared, 0) for pair in ((old, new[1]), (kept, new[2]))
             )
-            seen = torch.ones(len(q), past + len(q), dtype=torch.bool).tril(past)
+            seen = torch.ones(len(q), len(places) + len(q), dtype=torch.bool).tril(len(places))
+            seen = seen & ~seen.tril(len(places) - sees)
             made = torch.nn.functional.scaled_dot_product_attention(new[0], k, v, attn_mask=seen)
             return made.transpose(0, 1).reshape(q.shape)
 
         new = [floats(rng, (rows, n * width), -2, 2) for n in (heads, shared, shared)]
         caches = [floats(rng, (blocks, layers, shared, *end), -2, 2) for end in ((width, 16), (16, width))]
         numbers = [np.array([past], np.int64), np.array([layer], np.int64)]
-        yield Sample([*new, *caches, *numbers], {}, attention, differentiable=False, rtol=1e-4, atol=1e-5)
+        attrs = {} if window is None else {"window": window}
+        yield Sample([*new, *caches, *numbers], attrs, attention, differentiable=False, rtol=1e-4, atol=1e-5)

@@ -322,6 +322,12 @@ class Building:
         line = self.op("arange", start=0, stop=Extent.of(extent), step=1, dtype=dtype)
         return self.reshape(line, [extent if a == axis % rank else 1 for a in range(rank)])
 
+    def counted(self, extent: int | str, dtype: DType) -> Value:
+        """An extent as a tensor of one number."""
+        if isinstance(extent, int):
+            return self.make([extent], dtype)
+        return self.op("full", shape=(1,), dtype=dtype, fill_value=Extent.of(extent))
+
     def check_table(self, *extents: int) -> None:
         """Raises before an array is made whose size only a shape has said."""
         if numel([dim for dim in extents if dim]) > LARGEST_TABLE:

@@ -1,6 +1,9 @@
-"""Keys and values of all tokens so far, of all layers, in memory that is reserved once and never copied."""
+"""Keys and values of tokens so far, of layers that keep the same ones, in memory that is reserved once and never
+copied."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,43 +11,65 @@ from ..base.errors import InvalidValue, OutOfMemory
 from ..ops.nn.cached_attention import BLOCK
 
 
-class Cache:
-    """Room for `context` tokens. The system gives memory as it is first written to, so it costs what is in it: blocks
-    of 16 tokens lie one behind the other."""
+class Kept(NamedTuple):
+    """What some layers keep: keys and values of `shared` heads of `width` columns. With a window each token sees itself
+    and those before it, `window` in all, and only those are kept."""
 
-    def __init__(self, sizes: tuple[int, int, int], context: int) -> None:
-        """`sizes`: layers, heads that have keys, and columns of each."""
-        layers, shared, width = sizes
-        if context < 1:
-            raise InvalidValue(f"a context of {context} tokens", why="it is one or more")
-        blocks = -(-context // BLOCK)
+    layers: int
+    shared: int
+    width: int
+    context: int
+    window: int | None = None
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of tokens that there is room for."""
+        tokens = self.context if self.window is None else max(self.window - 1, 1)
+        return -(-tokens // BLOCK)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Of what a token adds."""
+        return self.layers, self.shared, self.width
+
+
+class Cache:
+    """Room for what is kept. The system gives memory as it is first written to, so it costs what is in it: blocks of
+    16 tokens lie one behind the other. Where there is a window, they are a ring."""
+
+    def __init__(self, kept: Kept) -> None:
+        layers, shared, width = kept.sizes
+        if kept.context < 1:
+            raise InvalidValue(f"a context of {kept.context} tokens", why="it is one or more")
         try:
-            self.keys = np.zeros((blocks, layers, shared, width, BLOCK), np.float32)
-            self.values = np.zeros((blocks, layers, shared, BLOCK, width), np.float32)
+            self.keys = np.zeros((kept.blocks, layers, shared, width, BLOCK), np.float32)
+            self.values = np.zeros((kept.blocks, layers, shared, BLOCK, width), np.float32)
         except MemoryError:
-            size = 2 * blocks * BLOCK * layers * shared * width * 4
+            size = 2 * kept.blocks * BLOCK * layers * shared * width * 4
             raise OutOfMemory(
-                f"a cache of {context} tokens is {size} bytes", why="the system reserves no more", hint="context=..."
+                f"a cache of {kept.context} tokens is {size} bytes",
+                why="the system reserves no more",
+                hint="context=...",
             ) from None
-        self.context, self.length = context, 0
-        self._shape = sizes
+        self.length = 0
+        self._kept = kept
 
     def extend(self, keys: np.ndarray, values: np.ndarray) -> None:
         """Puts those of more tokens behind the others: (tokens, layers * shared * width) each."""
-        count = len(keys)
-        places = np.arange(self.length, self.length + count)
-        blocks, lanes = places // BLOCK, places % BLOCK
-        if count == 1:
-            block, lane = int(blocks[0]), int(lanes[0])
-            self.keys[block, :, :, :, lane] = keys.reshape(self._shape)
-            self.values[block, :, :, lane] = values.reshape(self._shape)
-        else:
-            self.keys[blocks, :, :, :, lanes] = keys.reshape(count, *self._shape)
-            self.values[blocks, :, :, lanes] = values.reshape(count, *self._shape)
+        count, room, sizes = len(keys), self._kept.blocks * BLOCK, self._kept.sizes
         self.length += count
+        if count == 1:
+            block, lane = divmod((self.length - 1) % room, BLOCK)
+            self.keys[block, :, :, :, lane] = keys.reshape(sizes)
+            self.values[block, :, :, lane] = values.reshape(sizes)
+            return
+        last = min(count, room)
+        blocks, lanes = np.divmod(np.arange(self.length - last, self.length) % room, BLOCK)
+        self.keys[blocks, :, :, :, lanes] = keys[count - last :].reshape(last, *sizes)
+        self.values[blocks, :, :, lanes] = values[count - last :].reshape(last, *sizes)
 
     @property
     def nbytes(self) -> int:
         """Bytes that the tokens take."""
-        used = -(-self.length // BLOCK)
+        used = min(-(-self.length // BLOCK), self._kept.blocks)
         return used * (self.keys[:1].nbytes + self.values[:1].nbytes)

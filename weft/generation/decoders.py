@@ -1,5 +1,5 @@
-"""What reads tokens: a decoder that is a module, by two programs over a cache that grows in place, or a model file with
-caches among its inputs and outputs. Tokens come in, scores of what comes next go out."""
+"""What reads tokens: two programs of a decoder that writes its steps as graphs, over a cache that grows in place.
+Tokens come in, scores of what comes next go out."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from ..base.plan import KernelStep
 from ..base.target import Target
 from ..compiler.model import opened
 from ..compiler.quantise.weight_levels import quantize_weights
+from ..core.symbol import Symbol
 from ..eager.tensor.memory import array_of
 from ..runtime.bound import BoundStep
 from ..runtime.cuda.executor import CudaExecutor
 from ..runtime.program import Program
-from .cache import Cache
+from .cache import Cache, Kept
 from .on_device import DeviceCache, DeviceStep
-from .steps import ROWS
+from .steps import ROWS, cache_names
 
 LEVELS = {"int8": 8, "int4": 4}
 WEIGHTS = {"cpu": ("fp32", "bf16", *LEVELS), "cuda": ("fp32", "tf32", "fp16", "bf16")}  # by the kind of target
@@ -39,10 +40,11 @@ TURNS = {"cpu": Turns(32, 2), "cuda": Turns(128, 4)}
 
 
 class Decoder(Protocol):
-    """`vocabulary` is None where it is not known."""
+    """`vocabulary` is None where it is not known. `copies` is why a token costs a copy of the cache, if it does."""
 
     context: int
     vocabulary: int | None
+    copies: str | None
 
     @property
     def length(self) -> int: ...
@@ -71,7 +73,7 @@ class Wanted(NamedTuple):
     target: Target
 
 
-def _program(given: Any, wanted: Wanted, **options: Any) -> Any:
+def program_of(given: Any, wanted: Wanted, **options: Any) -> Any:
     """A model that is not compiled yet, with its weights as they are wanted."""
     weights, kind = wanted.weights, wanted.target.kind
     if kind not in WEIGHTS:
@@ -98,36 +100,76 @@ def weight_bytes(program: Program) -> int:
     return sum(constants[number].nbytes for number in read)
 
 
-class ModuleDecoder:
-    """A module that writes a step of its own as a graph (`GPT2`, `Llama`)."""
+class Stepped(Protocol):
+    """A model that writes a step as a graph. `limits` say by which settings it has how many tokens; a `window` is what
+    a token sees in some layer, if that is not all. If it `takes_more_rows`, scores of a token do not depend on rows of
+    a step behind it."""
 
-    def __init__(self, model: Any, wanted: Wanted) -> None:
-        setting, most = min(model.limits.items(), key=lambda limit: limit[1])
+    limits: dict[str, int]
+    vocabulary: int | None
+    window: int | None
+    takes_more_rows: bool
+
+    def kept(self, context: int) -> list[Kept]: ...
+    def steps(self, context: int, dtype: str) -> tuple[Symbol, dict[str, np.ndarray]]: ...
+
+
+class StepsOfModule:
+    """Those of a module (`GPT2`, `Llama`)."""
+
+    takes_more_rows = True
+
+    def __init__(self, model: Any) -> None:
+        self._model, self.limits, self.window = model, model.limits, model.window
+        self.vocabulary: int | None = model.settings.vocab_size
+
+    def kept(self, context: int) -> list[Kept]:
+        """What layers keep of that many tokens."""
+        made: list[Kept] = self._model.kept(context)
+        return made
+
+    def steps(self, context: int, dtype: str) -> tuple[Symbol, dict[str, np.ndarray]]:
+        """A step over a cache of some dtype, and the parameters as they are now."""
+        arrays = {name: array_of(value.detach()) for name, value in self._model.state_dict().items()}
+        made: tuple[Symbol, dict[str, np.ndarray]] = self._model.step_graph(arrays, context, dtype)
+        return made
+
+
+class SteppingDecoder:
+    """A model that writes its steps, whose keys and values stay where they are."""
+
+    copies: str | None = None
+
+    def __init__(self, model: Stepped, wanted: Wanted) -> None:
+        kind, limits = wanted.target.kind, model.limits
+        if kind == "cuda" and model.window is not None:  # all tokens that there are, then, and caches are no rings
+            limits = {**limits, "sliding_window": model.window}
+        setting, most = min(limits.items(), key=lambda limit: limit[1])
         context = min(most, MOST_TOKENS) if wanted.context is None else wanted.context
         if not 1 <= context <= most:
             raise InvalidValue(f"a context of {context} tokens", why=f"the model sees from 1 to {most}: its {setting}")
-        self.context, self.vocabulary = context, model.settings.vocab_size
-        arrays = {name: array_of(value.detach()) for name, value in model.state_dict().items()}
-        kind = wanted.target.kind
+        self.context, self.vocabulary = context, model.vocabulary
         dtype = CACHES.get(wanted.weights, "float32") if kind == "cuda" else "float32"
-        program = _program(model.step_graph(arrays, context, dtype), wanted, specialise="always")
-        self._turns = TURNS[kind]
+        program = program_of(model.steps(context, dtype), wanted, specialise="always")
+        self._turns, self._takes_more_rows = TURNS[kind], model.takes_more_rows
         rows = (1, min(self._turns.rows, context))
         # All at once: nothing reads the parameters as they were given after that.
-        self._cache: Cache | DeviceCache
+        self._caches: list[Cache] | list[DeviceCache]
         self._steps: dict[int, Step]
         if kind == "cuda":
             executors = {count: _executor(program, count) for count in rows}
             there = executors[1].loaded.context
-            self._cache = cache = DeviceCache(there, model.cache_sizes, context, as_dtype(dtype))
+            (kept,) = model.kept(context)
+            cache = DeviceCache(there, kept.sizes, context, as_dtype(dtype))
+            self._caches = [cache]
             self._steps = {count: DeviceStep(executor, count, cache) for count, executor in executors.items()}
         else:
-            self._cache = here = Cache(model.cache_sizes, context)
-            self._steps = {count: _Step(program, count, here) for count in rows}
+            self._caches = here = [Cache(kept) for kept in model.kept(context)]
+            self._steps = {count: _Step(program, count, here, context) for count in rows}
 
     @property
     def length(self) -> int:
-        return self._cache.length
+        return self._caches[0].length
 
     @property
     def constants(self) -> list[np.ndarray]:
@@ -140,18 +182,23 @@ class ModuleDecoder:
         return weight_bytes(self._steps[1].program)
 
     def reset(self) -> None:
-        self._cache.length = 0
+        for cache in self._caches:
+            cache.length = 0
 
     def read(self, ids: np.ndarray) -> np.ndarray:
         scores: np.ndarray | None = None
         at = 0
         while at < len(ids):
-            rows = 1 if len(ids) - at <= self._turns.few else max(self._steps)
-            some = ids[at : at + rows]
-            scores = self._steps[rows](some)
+            some = ids[at : at + self._rows(len(ids) - at)]
+            scores = self._steps[1 if len(some) == 1 else max(self._steps)](some)
             at += len(some)
         assert scores is not None
         return scores
+
+    def _rows(self, left: int) -> int:
+        """How many rows are read next, of so many tokens that are left."""
+        most = max(self._steps)
+        return 1 if left <= self._turns.few or (left < most and not self._takes_more_rows) else most
 
 
 def _executor(model: Any, rows: int) -> CudaExecutor:
@@ -173,90 +220,25 @@ def _executor(model: Any, rows: int) -> CudaExecutor:
 class _Step:
     """A step on the processor."""
 
-    def __init__(self, model: Any, rows: int, cache: Cache) -> None:
-        self._cache, self._rows = cache, rows
+    def __init__(self, model: Any, rows: int, caches: Sequence[Cache], context: int) -> None:
+        self._caches, self._rows, self._most = caches, rows, context - 1
         self._ids, self._positions = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
         self._past, self._last = np.zeros(1, np.int64), np.zeros(1, np.int64)
         inputs = {"ids": self._ids, "positions": self._positions, "past": self._past, "last": self._last}
-        self._run: BoundStep = model.bind({**inputs, "keys": cache.keys, "values": cache.values})
+        memory: dict[str, np.ndarray] = dict(inputs)
+        for names, cache in zip(cache_names(len(caches)), caches):
+            memory |= dict(zip(names, (cache.keys, cache.values)))
+        self._run: BoundStep = model.bind({spec.name: memory[spec.name] for spec in model.inputs})
         self.program = model.program
 
     def __call__(self, ids: np.ndarray) -> np.ndarray:
-        cache, count = self._cache, len(ids)
+        before, count = self._caches[0].length, len(ids)
         self._ids[:count] = ids
         self._ids[count:] = 0
-        self._positions[:] = np.minimum(np.arange(cache.length, cache.length + self._rows), cache.context - 1)
-        self._past[0], self._last[0] = cache.length, count - 1
-        scores, keys, values = self._run()
-        cache.extend(keys[:count], values[:count])
+        self._positions[:] = np.minimum(np.arange(before, before + self._rows), self._most)
+        self._past[0], self._last[0] = before, count - 1
+        scores, *new = self._run()
+        for cache, keys, values in zip(self._caches, new[::2], new[1::2]):
+            cache.extend(keys[:count], values[:count])
         made: np.ndarray = scores[0]
-        return made
-
-
-class FileDecoder:
-    """A model with caches: whole numbers come in as tokens, and where the model takes them as positions and as a mask
-    of ones; floats (batch, heads, tokens, columns) are caches, empty at first. The first output is the scores of all
-    new tokens, the others are the caches with those tokens, in the same order."""
-
-    def __init__(self, model: Any, wanted: Wanted) -> None:
-        if wanted.target.kind != "cpu":
-            raise Unsupported(
-                "a model file with caches among its inputs and outputs on a GPU",
-                where=str(model) if isinstance(model, str) else type(model).__name__,
-                why="its caches are copied for each token, and their size decides about the program",
-                hint='target="cpu", or weft.generation.GPT2, Llama or load',
-            )
-        self.context = MOST_TOKENS if wanted.context is None else wanted.context
-        self._model = _program(model, wanted)
-        self._caches, self._ids = list[Any](), list[str]()
-        self._roles: dict[str, str] = {}  # inputs that are neither: "mask" or "position"
-        for spec in self._model.inputs:
-            role = next((role for role in ("mask", "position") if role in spec.name), None)
-            if role is not None:
-                self._roles[spec.name] = role
-            elif spec.shape is not None and len(spec.shape) == 4:
-                self._caches.append(spec)
-            else:
-                self._ids.append(spec.name)
-        self._check(model)
-        shape = self._model.graph.fact(self._model.graph.outputs[0]).shape
-        self.vocabulary = shape[-1] if shape and isinstance(shape[-1], int) else None
-        self.reset()
-
-    def _check(self, model: Any) -> None:
-        told = f"inputs {', '.join(spec.name for spec in self._model.inputs)}"
-        where = str(model) if isinstance(model, str) else type(model).__name__
-        if len(self._ids) != 1 or not self._caches or len(self._model.outputs) != 1 + len(self._caches):
-            raise Unsupported(
-                "a model that is no decoder with caches",
-                where=where,
-                why=f"{told}; {len(self._model.outputs)} outputs",
-                hint="inputs are tokens, a mask, positions and caches; outputs are scores and those caches",
-            )
-        for spec in self._caches:
-            if not isinstance(spec.shape[1], int) or not isinstance(spec.shape[3], int):
-                raise Unsupported(f"a cache {spec.name!r} of shape {spec.shape}", where=where, why="its heads are open")
-
-    @property
-    def length(self) -> int:
-        return int(self._past[0].shape[2])
-
-    @property
-    def weight_bytes(self) -> int:
-        return weight_bytes(self._model.program)
-
-    def reset(self) -> None:
-        self._past: Sequence[np.ndarray] = [
-            np.zeros((1, spec.shape[1], 0, spec.shape[3]), spec.dtype) for spec in self._caches
-        ]
-
-    def read(self, ids: np.ndarray) -> np.ndarray:
-        before, after = self.length, self.length + len(ids)
-        ranges = {"mask": np.ones(after, np.int64), "position": np.arange(before, after)}
-        inputs: dict[str, np.ndarray] = {self._ids[0]: ids[None]}
-        for name, role in self._roles.items():
-            inputs[name] = ranges[role][None]
-        inputs |= {spec.name: past for spec, past in zip(self._caches, self._past)}
-        scores, *self._past = self._model.run(inputs)
-        made: np.ndarray = scores[0, -1]
         return made

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..base.errors import InvalidType, InvalidValue, Unsupported
 from .gpt2 import GPT2, GPT2Settings
-from .llama import Llama, LlamaSettings
+from .llama import LAYER_TYPES, SLIDING, Llama, LlamaSettings
 from .rotation import scaling_type
 from .setting_values import flag, one_of, told, whole
 
@@ -99,7 +99,7 @@ def described(config: Config) -> Described:
     family = FAMILIES[one_of("model_type", config.get("model_type"), FAMILIES)]
     given = {**family.absent, **config}
     if family.make is Llama:
-        given |= {**_rotation(given), "sliding_window": _window(given)}
+        given |= {**_rotation(given), **_windows(given)}
     known = {field.name for field in fields(family.settings)}
     plain = {name: value for name, value in {**given, **family.fixed}.items() if name in known}
     settings = family.settings(**plain)
@@ -132,26 +132,25 @@ def _rotation(config: Config) -> dict[str, Any]:
     }
 
 
-def _window(config: Config) -> int | None:
-    """Tokens that a token sees in some layer, if not all."""
-    window, has_window = config.get("sliding_window"), _has_window(config)
-    if window is None or not flag("use_sliding_window", config.get("use_sliding_window", True)):
-        return None
-    return whole("sliding_window", window) if has_window else None
-
-
-def _has_window(config: Config) -> bool:
-    """Whether some layer has a window, if any has: all do where nothing is said of layers."""
-    kinds, first = config.get("layer_types"), config.get("max_window_layers")
+def _windows(config: Config) -> dict[str, Any]:
+    """How many tokens a token sees in some layers, if not all, and which layers those are: all where nothing is said of
+    layers."""
+    window, kinds, first = (config.get(name) for name in ("sliding_window", "layer_types", "max_window_layers"))
     if kinds is not None and not isinstance(kinds, list):
         raise InvalidType(f"layer_types is {told(kinds)}", why="it has a type for each layer")
     for kind in kinds or []:
-        one_of("a type of layer_types", kind, ("full_attention", "sliding_attention"))
-    if first is None or first == 0:
-        return True
-    layers = config.get("num_hidden_layers", LlamaSettings.num_hidden_layers)
-    return (
-        "sliding_attention" in kinds
-        if kinds
-        else whole("max_window_layers", first) < whole("num_hidden_layers", layers)
-    )
+        one_of("a type of layer_types", kind, LAYER_TYPES)
+    settings: dict[str, Any] = dict.fromkeys(("sliding_window", "layer_types", "max_window_layers"))
+    if window is None or not flag("use_sliding_window", config.get("use_sliding_window", True)):
+        return settings
+    settings["sliding_window"] = whole("sliding_window", window)
+    if first is None:
+        return settings
+    if kinds:
+        return {**settings, "layer_types": tuple(kinds)} if SLIDING in kinds else dict.fromkeys(settings)
+    if first == 0 and not isinstance(first, bool):
+        return settings
+    layers = whole("num_hidden_layers", config.get("num_hidden_layers", LlamaSettings.num_hidden_layers))
+    if whole("max_window_layers", first) >= layers:
+        return dict.fromkeys(settings)
+    return {**settings, "max_window_layers": first}

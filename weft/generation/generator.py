@@ -10,7 +10,8 @@ import numpy as np
 
 from ..base.errors import InvalidType, InvalidValue, RunError
 from ..base.target import Target
-from .decoders import Decoder, FileDecoder, ModuleDecoder, Wanted
+from .decoders import Decoder, SteppingDecoder, StepsOfModule, Wanted
+from .model_files import file_decoder
 from .sampling import Sampler
 
 
@@ -44,7 +45,9 @@ class Generator:
             )
         self.weights = weights
         wanted = Wanted(weights, group, context, threads, Target.create(target))
-        self._decoder: Decoder = FileDecoder(model, wanted) if is_file else ModuleDecoder(model, wanted)
+        self._decoder: Decoder = (
+            file_decoder(model, wanted) if is_file else SteppingDecoder(StepsOfModule(model), wanted)
+        )
 
     @property
     def context(self) -> int:
@@ -60,6 +63,12 @@ class Generator:
     def length(self) -> int:
         """Tokens that the cache has."""
         return self._decoder.length
+
+    @property
+    def copies(self) -> str | None:
+        """None where new keys and values are put behind those that are there, and nothing else of the cache is written
+        for a token; of a model file that has all of its caches copied for each token, why."""
+        return self._decoder.copies
 
     @property
     def weight_bytes(self) -> int:

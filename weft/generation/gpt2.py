@@ -12,6 +12,7 @@ from ..base.errors import InvalidValue
 from ..core.symbol import Symbol
 from ..eager.torch_core.public_names import NAMES
 from ..nn import functional as F
+from .cache import Kept
 from .setting_values import check_fields
 from .steps import Arrays, StepGraph
 
@@ -122,14 +123,13 @@ class GPT2(nn.Module):
     def step_graph(self, params: Arrays, context: int, dtype: str = "float32") -> tuple[Symbol, dict[str, np.ndarray]]:
         """One step as a graph, over a cache of some dtype, and the parameters that it reads."""
         settings = self.settings
-        width = settings.n_embd
-        g = StepGraph(params, settings.n_layer, settings.n_head, width // settings.n_head, context, dtype)
+        g = StepGraph(params, self.kept(context), dtype)
         x = g.op("broadcast_add", g.rows("wte.weight", g.ids), g.rows("wpe.weight", g.positions))
         for number in range(settings.n_layer):
             at = f"h.{number}."
             norm = self._norm(g, x, at + "ln_1")
             q, k, v = g.op("split", self._product(g, norm, at + "attn.c_attn"), indices_or_sections=3, axis=1)
-            x = g.op("broadcast_add", x, self._product(g, g.attended(number, q, k, v), at + "attn.c_proj"))
+            x = g.op("broadcast_add", x, self._product(g, g.attended(q, k, v), at + "attn.c_proj"))
             inner = self._product(g, self._norm(g, x, at + "ln_2"), at + "mlp.c_fc")
             inner = g.op("gelu", inner, approximate="tanh")
             x = g.op("broadcast_add", x, self._product(g, inner, at + "mlp.c_proj"))
@@ -143,10 +143,12 @@ class GPT2(nn.Module):
     def _product(self, g: StepGraph, x: Symbol, name: str) -> Symbol:
         return g.op("broadcast_add", g.product(x, name + ".weight"), g.param(name + ".bias"))
 
-    @property
-    def cache_sizes(self) -> tuple[int, int, int]:
-        """Layers, heads that have keys, and columns of each."""
-        return self.settings.n_layer, self.settings.n_head, self.settings.n_embd // self.settings.n_head
+    def kept(self, context: int) -> list[Kept]:
+        """What layers keep of that many tokens."""
+        settings = self.settings
+        return [Kept(settings.n_layer, settings.n_head, settings.n_embd // settings.n_head, context)]
+
+    window = None  # a token sees all before it
 
     @property
     def limits(self) -> dict[str, int]:

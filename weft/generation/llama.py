@@ -3,6 +3,7 @@ and a step of it as a graph."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from .. import nn
-from ..base.errors import InvalidValue, Unsupported
+from ..base.errors import InvalidValue
 from ..core.symbol import Symbol
 from ..eager.torch_core.public_names import NAMES
 from ..nn import functional as F
+from .cache import Kept
 from .rotation import Plain, Rotation, rotation_of
 from .setting_values import check_fields, one_of
 from .steps import Arrays, StepGraph
@@ -30,6 +32,8 @@ ACTIVATIONS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 MOST_COLUMNS = 2**16  # of a head
+SLIDING = "sliding_attention"
+LAYER_TYPES = ("full_attention", SLIDING)
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class LlamaSettings:
     attention_bias: bool = False
     mlp_bias: bool = False
     sliding_window: int | None = None  # tokens that a token sees, with itself
+    max_window_layers: int | None = None  # how many layers, the first ones, have no window
+    layer_types: tuple[str, ...] | None = None  # which layers have one, where that is said of each
     output_bias: bool | None = None  # of attention's last product; None: as the others
     head_norms: bool = False  # of queries and keys, before they are turned
 
@@ -69,6 +75,16 @@ class LlamaSettings:
         if self.width > MOST_COLUMNS:
             raise InvalidValue(f"heads of {self.width} columns", why=f"they have {MOST_COLUMNS} at most")
         _ = self.rotation  # its own settings are looked at
+        for kind in self.layer_types or ():
+            one_of("a type of layer_types", kind, LAYER_TYPES)
+        if self.layer_types is not None and len(self.layer_types) != self.num_hidden_layers:
+            raise InvalidValue(f"layer_types has {len(self.layer_types)} for {self.num_hidden_layers} layers")
+
+    def window(self, layer: int) -> int | None:
+        """Tokens that a token sees in a layer, if not all."""
+        if self.layer_types is not None:
+            return self.sliding_window if self.layer_types[layer] == SLIDING else None
+        return self.sliding_window if layer >= (self.max_window_layers or 0) else None
 
     @property
     def shared(self) -> int:
@@ -112,7 +128,7 @@ class _Attention(nn.Module):
             self.q_norm = nn.RMSNorm(settings.width, settings.rms_norm_eps)
             self.k_norm = nn.RMSNorm(settings.width, settings.rms_norm_eps)
 
-    def forward(self, x: Any, turns: tuple[Any, Any]) -> Any:
+    def forward(self, x: Any, turns: tuple[Any, Any], seen: Any) -> Any:
         *batch, length, _ = x.shape
         width = self.settings.width
         q, k, v = (part(x).reshape(*batch, length, -1, width) for part in (self.q_proj, self.k_proj, self.v_proj))
@@ -121,8 +137,15 @@ class _Attention(nn.Module):
         q, k, v = (part.transpose(-3, -2) for part in (q, k, v))
         repeat = self.settings.num_attention_heads // self.settings.shared
         k, v = _turned(k, *turns).repeat_interleave(repeat, -3), v.repeat_interleave(repeat, -3)
-        y = F.scaled_dot_product_attention(_turned(q, *turns), k, v, is_causal=True)
+        y = F.scaled_dot_product_attention(_turned(q, *turns), k, v, seen, is_causal=seen is None)
         return self.o_proj(y.transpose(-3, -2).reshape(*batch, length, -1))
+
+
+def _band(tokens: int, window: int) -> np.ndarray:
+    """Which tokens each sees: itself and those before it, `window` in all."""
+    behind = np.arange(tokens)[:, None] - np.arange(tokens)
+    made: np.ndarray = (behind >= 0) & (behind < window)
+    return made
 
 
 def _turned(x: Any, cosines: Any, sines: Any) -> Any:
@@ -150,8 +173,8 @@ class _Layer(nn.Module):
         self.input_layernorm = nn.RMSNorm(settings.hidden_size, settings.rms_norm_eps)
         self.post_attention_layernorm = nn.RMSNorm(settings.hidden_size, settings.rms_norm_eps)
 
-    def forward(self, x: Any, turns: tuple[Any, Any]) -> Any:
-        x = x + self.self_attn(self.input_layernorm(x), turns)
+    def forward(self, x: Any, turns: tuple[Any, Any], seen: Any) -> Any:
+        x = x + self.self_attn(self.input_layernorm(x), turns, seen)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -182,35 +205,36 @@ class Llama(nn.Module):
         return self.TABLE if self.settings.tie_word_embeddings else "lm_head.weight"
 
     def forward(self, ids: Any) -> Any:
-        self._check_window(ids.shape[-1])
-        x = self.embed_tokens(ids)
-        cosines, sines = (tensor(part) for part in self.settings.rotation.tables(ids.shape[-1]))
-        for layer in self.layers:
-            x = layer(x, (cosines, sines))
+        x, length = self.embed_tokens(ids), ids.shape[-1]
+        cosines, sines = (tensor(part) for part in self.settings.rotation.tables(length))
+        windows = [self._window(number, length) for number in range(self.settings.num_hidden_layers)]
+        seen = {window: None if window is None else tensor(_band(length, window)) for window in windows}
+        for window, layer in zip(windows, self.layers):
+            x = layer(x, (cosines, sines), seen[window])
         weight = self.embed_tokens.weight if self.settings.tie_word_embeddings else self.lm_head.weight
         return self.norm(x) @ weight.transpose(0, 1)
 
     def step_graph(self, params: Arrays, context: int, dtype: str = "float32") -> tuple[Symbol, dict[str, np.ndarray]]:
         """One step as a graph, over a cache of some dtype, and the parameters that it reads."""
         settings = self.settings
-        self._check_window(context)
         tables = dict(zip(("turns.cosines", "turns.sines"), settings.rotation.tables(context)))
-        g = StepGraph({**params, **tables}, settings.num_hidden_layers, settings.shared, settings.width, context, dtype)
+        g = StepGraph({**params, **tables}, self.kept(context), dtype)
         turns = [g.op("expand_dims", g.rows(name, g.positions), axis=1) for name in tables]
         x = g.rows(self.TABLE, g.ids)
         for number in range(settings.num_hidden_layers):
             at = f"layers.{number}."
             norm = self._norm(g, x, at + "input_layernorm")
-            x = g.op("broadcast_add", x, self._attention(g, norm, turns, number))
+            attended = self._attention(g, norm, turns, number, self._window(number, context))
+            x = g.op("broadcast_add", x, attended)
             norm = self._norm(g, x, at + "post_attention_layernorm")
             x = g.op("broadcast_add", x, self._hidden(g, norm, at + "mlp."))
         return g.finished(g.product(self._norm(g, g.last(x), "norm"), self._scores, turned=True))
 
-    def _attention(self, g: StepGraph, x: Symbol, turns: list[Symbol], number: int) -> Symbol:
+    def _attention(self, g: StepGraph, x: Symbol, turns: list[Symbol], number: int, window: int | None) -> Symbol:
         at = f"layers.{number}.self_attn."
         q, k, v = (self._product(g, x, f"{at}{part}_proj") for part in "qkv")
         q, k = (self._turned(g, part, turns, f"{at}{name}_norm") for name, part in (("q", q), ("k", k)))
-        return self._product(g, g.attended(number, q, k, v), at + "o_proj")
+        return self._product(g, g.attended(q, k, v, window), at + "o_proj")
 
     def _hidden(self, g: StepGraph, x: Symbol, at: str) -> Symbol:
         activation, attributes = self.settings.activation
@@ -237,26 +261,26 @@ class Llama(nn.Module):
         made = g.op("broadcast_add", g.op("broadcast_mul", heads, cosines), g.op("broadcast_mul", swapped, sines))
         return g.op("reshape", made, shape=(0, -1))
 
-    def _check_window(self, tokens: int) -> None:
-        window = self.settings.sliding_window
-        if window is not None and tokens > window:
-            raise Unsupported(
-                f"{tokens} tokens with a sliding_window of {window}",
-                why="attention sees all tokens before",
-                hint=f"a context of {window} tokens or fewer",
-            )
+    def _window(self, layer: int, tokens: int) -> int | None:
+        """How many of so many tokens a token sees in a layer, if not all."""
+        window = self.settings.window(layer)
+        return window if window is not None and window < tokens else None
+
+    def kept(self, context: int) -> list[Kept]:
+        """What layers keep of that many tokens."""
+        settings = self.settings
+        windows = Counter(self._window(number, context) for number in range(settings.num_hidden_layers))
+        return [Kept(count, settings.shared, settings.width, context, window) for window, count in windows.items()]
 
     @property
-    def cache_sizes(self) -> tuple[int, int, int]:
-        """Layers, heads that have keys, and columns of each."""
-        return self.settings.num_hidden_layers, self.settings.shared, self.settings.width
+    def window(self) -> int | None:
+        """Tokens that a token sees in some layer, if not all."""
+        return self.settings.sliding_window
 
     @property
     def limits(self) -> dict[str, int]:
         """Settings that say how many tokens it can see."""
-        settings = self.settings
-        most = {"max_position_embeddings": settings.max_position_embeddings}
-        return most if settings.sliding_window is None else {**most, "sliding_window": settings.sliding_window}
+        return {"max_position_embeddings": self.settings.max_position_embeddings}
 
     @staticmethod
     def shapes(settings: LlamaSettings) -> dict[str, tuple[int, int]]:

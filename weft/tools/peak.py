@@ -1,4 +1,5 @@
-"""What one core of the machine can do: multiply-adds in registers, and bytes from each cache and from beyond."""
+"""What one core of the machine can do: multiply-adds in registers, and bytes from each cache and from beyond; and the
+rate at which several read memory together."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import ctypes
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +25,9 @@ SECONDS = 1.0  # of calls, unless told: the clock rises within the first millise
 TIMED = 1e-4  # seconds that a clock tells from none, whatever its steps are
 VECTORS = 8  # that a turn of a walk over memory moves
 FAR = 8  # times the last cache: what is read once
+BEYOND = 512 << 20  # bytes, far more than the last cache of most machines
+LINE = 64  # bytes
+READ_VECTORS = 4  # that a stream reads in a turn
 
 
 def fma_peak(threads: int, seconds: float = SECONDS) -> float:
@@ -146,3 +151,107 @@ def measured_rates(seconds: float = SECONDS, look: Callable[[int, int], None] | 
         if look is not None:
             look(number + 1, len(rows))
     return made
+
+
+# Several cores.
+
+
+class Way(NamedTuple):
+    """How to go over memory: streams of a thread, and how many bytes ahead it asks for; 0: the processor does that."""
+
+    streams: int
+    ahead: int
+
+
+WAYS = [Way(streams, ahead) for streams in (1, 2, 4, 8) for ahead in (0, 1024, 4096)]
+
+
+class MemoryRead:
+    """Memory of so many bytes, and threads that go over it in several ways. What they read is folded into one vector by
+    `or`, so that every byte is read and little else is done.
+
+    >>> MemoryRead(1, size=10_000).rate() > 0
+    True
+    """
+
+    def __init__(self, threads: int, size: int | None = None) -> None:
+        target = host()
+        self._words = target.vector_bits // 32
+        turn = READ_VECTORS * self._words * max(way.streams for way in WAYS)  # words of a turn with the most streams
+        wanted = max(BEYOND, FAR * target.caches[-1]) if size is None else size
+        self._each = max(wanted // (4 * threads * turn), 1) * turn
+        self.data = np.ones((threads, self._each), np.uint32)
+        self.found = np.zeros((threads, self._words), np.uint32)
+        names = [f"read_{number}" for number in range(len(WAYS))]
+        code = "\n".join([DECLARED, *(_reading(name, way, self._words) for name, way in zip(names, WAYS))])
+        self._library = load_object(compile_object(code, target), names)
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+        self._calls = dict(zip(WAYS, (kind(self._library.address(name)) for name in names)))
+
+    def rate(self) -> float:
+        """GB/s of the best way, of one turn of each."""
+        return max(self.data.nbytes / self.seconds(way) for way in WAYS) / 1e9
+
+    def seconds(self, way: Way) -> float:
+        """Of one turn of all threads, from the first that begins to the last that ends."""
+        count = len(self.data)
+        together, call = Barrier(count), self._calls[way]
+        turns = self._each // (READ_VECTORS * self._words * way.streams)
+
+        def run(number: int) -> tuple[float, float]:
+            source, made = self.data[number].ctypes.data, self.found[number].ctypes.data
+            together.wait()
+            start = time.perf_counter()
+            call(source, made, turns)
+            return start, time.perf_counter()
+
+        with ThreadPoolExecutor(count) as pool:
+            spans = list(pool.map(run, range(count)))
+        return max(end for _, end in spans) - min(start for start, _ in spans)
+
+
+DECLARED = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
+
+
+def _reading(name: str, way: Way, words: int) -> str:
+    """A function that reads `turns` times some vectors of each stream, and writes what they fold into."""
+    kind, block = f"<{words} x i32>", 4 * words * READ_VECTORS
+    count = way.streams * READ_VECTORS
+    phis = [f"  %a{n} = phi {kind} [ zeroinitializer, %entry ], [ %b{n}, %loop ]" for n in range(count)]
+    body = ["  %at = mul i64 %i, " + str(block)]
+    for stream in range(way.streams):
+        body.append(f"  %far{stream} = mul i64 %apart, {stream}")
+        body.append(f"  %start{stream} = add i64 %far{stream}, %at")
+        for byte in range(0, block if way.ahead else 0, LINE):
+            label = f"{stream}_{byte}"
+            body.append(f"  %o{label} = add i64 %start{stream}, {way.ahead + byte}")
+            body.append(f"  %q{label} = getelementptr i8, ptr %source, i64 %o{label}")
+            body.append(f"  call void @llvm.prefetch.p0(ptr %q{label}, i32 0, i32 0, i32 1)")
+        body.append(f"  %p{stream} = getelementptr i8, ptr %source, i64 %start{stream}")
+        for vector in range(READ_VECTORS):
+            n = stream * READ_VECTORS + vector
+            body.append(f"  %r{n} = getelementptr {kind}, ptr %p{stream}, i64 {vector}")
+            body.append(f"  %v{n} = load {kind}, ptr %r{n}, align 4")
+            body.append(f"  %b{n} = or {kind} %a{n}, %v{n}")
+    folded = [f"  %f1 = or {kind} %b0, %b1"]
+    folded += [f"  %f{n} = or {kind} %f{n - 1}, %b{n}" for n in range(2, count)]
+    return "\n".join(
+        [
+            f"define void @{name}(ptr %source, ptr %made, i64 %turns) {function_attributes(host())} {{",
+            "entry:",
+            f"  %apart = mul i64 %turns, {block}",
+            "  br label %loop",
+            "loop:",
+            "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
+            *phis,
+            *body,
+            "  %next = add i64 %i, 1",
+            "  %more = icmp slt i64 %next, %turns",
+            "  br i1 %more, label %loop, label %end",
+            "end:",
+            *folded,
+            f"  store {kind} %f{count - 1}, ptr %made, align 4",
+            "  ret void",
+            "}",
+        ]
+    )

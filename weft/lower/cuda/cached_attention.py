@@ -82,7 +82,7 @@ def cached_attention_kernels(group: FusedGroup, fact: Facts, target: CudaTarget)
     places = [*dict.fromkeys(node.inputs), group.outputs[0]]
     specs = {place: known_spec(fact(place), place) for place in places}
     (rows, columns), (blocks, layers, shared, width, _) = (specs[node.inputs[number]][0] for number in (0, 3))
-    if not rows or not columns or width > MOST_COLUMNS:
+    if not rows or not columns or width > MOST_COLUMNS or node.params.window is not None:
         return loop_body_kernels(group, fact)
     b = KernelBuilder(kernel_name(group))
     buffers = {

@@ -1,11 +1,14 @@
 """Attention over keys and values that earlier calls kept, and over those of new tokens.
 
-    out[i] = softmax(scale q[i] K') V     of the first `past` tokens of the cache and of new tokens 0 to i
+    out[i] = softmax(scale q[i] K') V     of the `past` tokens of the cache and of new tokens 0 to i
 
 Heads may share keys and values. The cache has all layers of a model, in blocks of 16 tokens that lie one behind the
 other, so that it can be reserved for many tokens and costs as much as there are: the keys of a block have tokens side
 by side, its values have columns side by side. Nothing is written to it: who calls puts new keys and values there. It
-may be of other floats than the new tokens; all is computed in float32."""
+may be of other floats than the new tokens; all is computed in float32.
+
+With a window each token sees itself and those before it, `window` tokens in all, and the cache is a ring: token t is at
+place t modulo the places that there are, and who calls writes over those that nobody sees any more."""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ import numpy as np
 
 from ... import te
 from ...base.dtype import BFLOAT16, FLOAT16, FLOAT32, INT64, DType, dtype_name
-from ...base.errors import DTypeError, ShapeError
-from ...base.shape import show, unify
-from ...core.schema import FLOAT, attr, optional, schema
+from ...base.errors import DTypeError, InvalidValue, ShapeError
+from ...base.shape import Dim, show, unify
+from ...core.schema import FLOAT, INT, attr, optional, schema
 from .._families import Array, Dtypes, Inferred, Shapes, define
 from .._kernels import Body, Spec, Written
 
@@ -37,7 +40,7 @@ INPUTS = {
     "value": "(rows, shared * width), of the new tokens",
     "keys": "(blocks, layers, shared, width, 16), of the cache",
     "values": "(blocks, layers, shared, 16, width), of the cache",
-    "past": "(1,): tokens that the cache has",
+    "past": "(1,): tokens that were put into the cache",
     "layer": "(1,): which layer of the cache, so that all layers run the same code",
 }
 
@@ -45,6 +48,9 @@ INPUTS = {
 @schema
 class CachedAttentionAttrs:
     scale: float | None = attr(optional(FLOAT), "factor of the scores; none: 1 / sqrt(width)", default=None)
+    window: int | None = attr(
+        optional(INT), "tokens that each token sees, with itself, of a cache that is a ring; none: all", default=None
+    )
 
 
 def _shape(params: CachedAttentionAttrs, ins: Shapes, outs: Shapes) -> Inferred:
@@ -61,6 +67,7 @@ def _shape(params: CachedAttentionAttrs, ins: Shapes, outs: Shapes) -> Inferred:
     unify((block,), (BLOCK,))
     if any(extent == 0 for extent in keys):
         raise ShapeError(f"a cache of shape {show(keys)} has no room")
+    _check_window(params.window, blocks)
     if isinstance(shared, int) and isinstance(width, int):
         new = unify(new, (None, shared * width))
         wide = None if out is None else out[1]
@@ -73,6 +80,14 @@ def _shape(params: CachedAttentionAttrs, ins: Shapes, outs: Shapes) -> Inferred:
         assert rows is not None
         new, out = (*rows, *new[1:]), (*rows, *out[1:])
     return [out, new, new, keys, (blocks, layers, shared, block, width), past, layer], [out]
+
+
+def _check_window(window: int | None, blocks: Dim) -> None:
+    """What a token sees before itself has to be in the cache."""
+    if window is not None and window < 1:
+        raise InvalidValue(f"a window of {window} tokens", why="a token sees itself")
+    if window is not None and isinstance(blocks, int) and window - 1 > blocks * BLOCK:
+        raise ShapeError(f"a window of {window} tokens", why=f"the cache keeps the last {blocks * BLOCK}")
 
 
 def _dtype(params: CachedAttentionAttrs, ins: Dtypes, outs: Dtypes) -> Inferred:
@@ -112,16 +127,20 @@ def _reference(
 ) -> Array:
     blocks, layers, shared, width, block = keys.shape
     number = min(max(int(layer[0]), 0), layers - 1)
-    rows, count = query.shape[0], min(max(int(past[0]), 0), blocks * block)
+    rows, count, room = query.shape[0], max(int(past[0]), 0), blocks * block
+    count = min(count, room) if params.window is None else count
+    first = 0 if params.window is None else max(count + 1 - params.window, 0)
+    places = np.arange(first, count) % room
     q = query.reshape(rows, shared, query.shape[1] // (shared * width), width).transpose(1, 2, 0, 3).astype(np.float64)
-    old_keys = keys[:, number].transpose(1, 0, 3, 2).reshape(shared, -1, width)[:, :count]
-    old_values = values[:, number].transpose(1, 0, 2, 3).reshape(shared, -1, width)[:, :count]
+    old_keys = keys[:, number].transpose(1, 0, 3, 2).reshape(shared, -1, width)[:, places]
+    old_values = values[:, number].transpose(1, 0, 2, 3).reshape(shared, -1, width)[:, places]
     k, v = (
         np.concatenate([old, new.reshape(rows, shared, width).swapaxes(0, 1)], 1).astype(np.float64)[:, None]
         for old, new in ((old_keys, key), (old_values, value))
     )
     scores = q @ k.swapaxes(-1, -2) * factor_of(params, width)
-    seen = np.arange(count + rows) <= np.arange(rows)[:, None] + count
+    behind = np.arange(rows)[:, None] + count - np.arange(first, count + rows)
+    seen = (behind >= 0) & (behind < (params.window or count + rows + 1))
     scores = np.where(seen, scores, FAR_LEAST)
     p = np.exp(scores - scores.max(-1, keepdims=True, initial=FAR_LEAST))
     made = (p / p.sum(-1, keepdims=True)) @ v
@@ -133,14 +152,16 @@ def _wide(value: te.Expr) -> te.Expr:
 
 
 class _Tokens(NamedTuple):
-    """Keys in blocks and values in rows: where those of this turn begin, and elements from one to the next."""
+    """Keys in blocks and values in rows, and which tokens are looked at."""
 
     keys: te.Buffer
-    first_key: te.Expr
-    block_step: int
+    key: Callable[[te.Expr], te.Expr]  # where a block begins, by the number of its first token
     values: te.Buffer
-    first_value: Callable[[te.Expr], te.Expr]  # by the number of a token
-    total: te.Expr  # tokens that there are
+    value: Callable[[te.Expr], te.Expr]  # where a row begins, by the number of its token
+    first: te.Expr  # a multiple of what a block has
+    total: te.Expr  # where tokens end
+    low: Sequence[te.Expr] | None = None  # the first that each line sees
+    high: Sequence[te.Expr] | None = None  # and where those end that it sees; none: at the total
 
 
 def _kernels(params: CachedAttentionAttrs, inputs: Sequence[Spec], outputs: Sequence[Spec]) -> list[Written]:
@@ -180,7 +201,7 @@ class _Attending:
         self.repeat = self.columns // (self.shared * self.width)
         self.all_lines = self.rows * self.repeat
         self.lines = min(LINES, self.all_lines)
-        self.scale = te.const(factor_of(params, self.width), FLOAT32)
+        self.scale, self.window = te.const(factor_of(params, self.width), FLOAT32), params.window
         self.parts = [(at, min(BLOCK, self.width - at)) for at in range(0, self.width, BLOCK)]
 
     def write(
@@ -208,18 +229,11 @@ class _Attending:
                 b.store(self.top, t, te.const(FAR_LEAST, FLOAT32))
                 b.store(self.total, t, te.const(0, FLOAT32))
                 self._columns(partial(self._store_made, t, lambda at: te.const(0, FLOAT32)))
-            size = self.width * BLOCK
-            count = b.let("count", te.maximum(te.minimum(past[0], self.blocks * BLOCK), 0))
+            rows = [b.let("row", n // self.repeat) for n in numbers]
             number = te.maximum(te.minimum(layer[0], self.layers - 1), 0)
-            start = b.let("start", (head + number * self.shared) * size)
-            step = self.layers * self.shared * size
-            place = lambda token: start + token // BLOCK * step + token % BLOCK * self.width
-            self._tokens(_Tokens(keys, start, step, values, place, count), None)
-            new_blocks = -(-self.rows // BLOCK)
-            last = b.let("last", numbers[-1] // self.repeat + 1)
-            own = lambda token: token * (self.shared * self.width) + head * self.width
-            tokens = _Tokens(new_keys, b.let("start", head * (new_blocks * size)), size, value, own, last)
-            self._tokens(tokens, [b.let("seen", n // self.repeat + 1) for n in numbers])
+            start = b.let("start", (head + number * self.shared) * (self.width * BLOCK))
+            self._take(self._cached(keys, values, start, te.maximum(past[0], 0), rows))
+            self._take(self._new(new_keys, value, head, rows))
             self._finish()
 
     def _columns(self, write: Callable[[te.Expr], None]) -> None:
@@ -231,22 +245,51 @@ class _Attending:
                 with self.b.vector("lane", count) as lane:
                     write(lane + first)
 
-    def _tokens(self, tokens: _Tokens, seen: Sequence[te.Expr] | None) -> None:
-        """Takes tokens in, a chunk at a time. Lines see all of them, or as many as stand beside them."""
+    def _cached(
+        self, keys: te.Buffer, values: te.Buffer, start: te.Expr, past: te.Expr, rows: Sequence[te.Expr]
+    ) -> _Tokens:
+        """The tokens of the cache that some rows see."""
+        b, size, window = self.b, self.width * BLOCK, self.window
+        step = self.layers * self.shared * size
+        if window is None:
+            key = lambda token: start + token // BLOCK * step
+            value = lambda token: start + token // BLOCK * step + token % BLOCK * self.width
+            total = b.let("count", te.minimum(past, self.blocks * BLOCK))
+            return _Tokens(keys, key, values, value, te.as_expr(0), total)
+        key = lambda token: start + token // BLOCK % self.blocks * step
+        value = lambda token: start + token // BLOCK % self.blocks * step + token % BLOCK * self.width
+        total = b.let("count", past)
+        low = [b.let("low", te.maximum(total + row + (1 - window), 0)) for row in rows]
+        return _Tokens(keys, key, values, value, b.let("begin", low[0] // BLOCK * BLOCK), total, low)
+
+    def _new(self, keys: te.Buffer, values: te.Buffer, head: te.Expr, rows: Sequence[te.Expr]) -> _Tokens:
+        """The new tokens that some rows see: up to each, and all that its window has."""
+        b, size, window = self.b, self.width * BLOCK, self.window
+        start = b.let("start", head * (-(-self.rows // BLOCK) * size))
+        key = lambda token: start + token // BLOCK * size
+        value = lambda token: token * (self.shared * self.width) + head * self.width
+        high = [b.let("seen", row + 1) for row in rows]
+        if window is None or window >= self.rows:
+            return _Tokens(keys, key, values, value, te.as_expr(0), high[-1], None, high)
+        low = [b.let("low", te.maximum(row + (1 - window), 0)) for row in rows]
+        return _Tokens(keys, key, values, value, b.let("begin", low[0] // BLOCK * BLOCK), high[-1], low, high)
+
+    def _take(self, tokens: _Tokens) -> None:
+        """Takes tokens in, a chunk at a time."""
         b, size = self.b, CHUNK * BLOCK
-        with b.loop("chunk", (tokens.total + (size - 1)) // size) as chunk:
-            first = b.let("first", chunk * size)
+        with b.loop("chunk", te.maximum(tokens.total - tokens.first + (size - 1), 0) // size) as chunk:
+            first = b.let("first", tokens.first + chunk * size)
             count = b.let("count", te.minimum(tokens.total - first, size))
             blocks = b.let("blocks", (count + (BLOCK - 1)) // BLOCK)
             with b.loop("block", blocks) as block:
-                self._score(tokens, first + block * BLOCK, block, seen)
+                self._score(tokens, first + block * BLOCK, block)
             for t in range(self.lines):
                 self._exponentials(t, blocks)
             self._sum_values(tokens, first, count)
 
-    def _score(self, tokens: _Tokens, first: te.Expr, block: te.Expr, seen: Sequence[te.Expr] | None) -> None:
+    def _score(self, tokens: _Tokens, first: te.Expr, block: te.Expr) -> None:
         b = self.b
-        start = b.let("key", tokens.first_key + first // BLOCK * tokens.block_step)
+        start = b.let("key", tokens.key(first))
         with b.vector("lane", BLOCK) as lane:
             acc = b.alloc("acc", FLOAT32, (self.lines,), scope="register")
             for t in range(self.lines):
@@ -259,8 +302,9 @@ class _Attending:
                     for t in range(self.lines):
                         b.store(acc, t, acc[t] + key * _wide(self.query[self.at[t] + e]))
             for t in range(self.lines):
-                limit = tokens.total if seen is None else seen[t]
-                score = te.select(first + lane < limit, acc[t] * self.scale, te.const(FAR_LEAST, FLOAT32))
+                seen = first + lane < (tokens.total if tokens.high is None else tokens.high[t])
+                seen = seen if tokens.low is None else seen & (first + lane >= tokens.low[t])
+                score = te.select(seen, acc[t] * self.scale, te.const(FAR_LEAST, FLOAT32))
                 b.store(self.scores, (t, block * BLOCK + lane), score)
 
     def _exponentials(self, t: int, blocks: te.Expr) -> None:
@@ -302,13 +346,18 @@ class _Attending:
     def _sum_values(self, tokens: _Tokens, first: te.Expr, count: te.Expr) -> None:
         """Adds the values of a chunk, times what became of their scores."""
         b = self.b
+        # What no line sees is not read: it may be anything.
+        skipped = te.as_expr(0)
+        if tokens.low is not None:
+            skipped = b.let("skipped", te.minimum(te.maximum(tokens.low[0] - first, 0), count))
         for at, lanes in self.parts:
             with b.loop("lane", 1) if lanes == 1 else b.vector("lane", lanes) as lane:
                 acc = b.alloc("acc", FLOAT32, (self.lines,), scope="register")
                 for t in range(self.lines):
                     b.store(acc, t, self.made[t, at + lane])
-                with b.loop("token", count) as token:
-                    value = b.let("v", _wide(tokens.values[tokens.first_value(first + token) + (at + lane)]))
+                with b.loop("token", count - skipped) as number:
+                    token = number if tokens.low is None else b.let("token", number + skipped)
+                    value = b.let("v", _wide(tokens.values[tokens.value(first + token) + (at + lane)]))
                     for t in range(self.lines):
                         b.store(acc, t, acc[t] + value * self.scores[t, token])
                 for t in range(self.lines):

@@ -52,10 +52,10 @@ def visible(
     where -1 is no limit; None if there is none. An offset for each item of the batch gives a mask for each."""
     if before < 0 and after < 0:
         return None
-    if isinstance(offset, str):
-        raise call.undetermined(f"{call.op_type} after {offset} keys", "they are counted when the model runs")
     places = call.positions(length, 0, 2, INT32)
-    if isinstance(offset, Value):
+    if isinstance(offset, str):
+        places = call.op("broadcast_add", places, call.counted(offset, INT32))
+    elif isinstance(offset, Value):
         offset = call.reshape(call.cast(offset, INT32), (*call.dims(offset), 1, 1, 1))
         places = call.op("broadcast_add", places, offset)
     elif offset:

@@ -31,10 +31,10 @@ def angles(call: Building, table: Value, positions: Value | None) -> Value:
 def rotated(call: Building, data: Value, cos: Value, sin: Value, interleaved: bool, width: int = 0) -> Value:
     """(batch, heads, length, size) of which the first `width` numbers, or all, are turned in pairs: (x, y) becomes
     (x cos - y sin, x sin + y cos). The pairs are neighbours, or in the first and second half."""
-    *outer, size = call.shape(data)
+    outer, size = call.told(call.dims(data))[:-1], call.extent(data, -1)
     width = width or size
     half = width // 2
-    if call.shape(cos)[-1] != half or call.shape(sin)[-1] != half or width % 2 or width > size:
+    if call.extent(cos, -1) != half or call.extent(sin, -1) != half or width % 2 or width > size:
         raise FormatError(f"cosines of shape {cos.shape} for {width} of {size} numbers")
     turning = call.sliced(data, {3: (0, width, 1)})
     split = (half, 2) if interleaved else (2, half)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from .....base.dtype import FLOAT32, FLOAT64, INT32
 from .....base.errors import FormatError, Unsupported
+from .....base.shape import show, sub_dims
 from ....emitter import Value
 from ...call import OnnxCall
 from ..heads import all_of, written
@@ -19,19 +20,21 @@ class Step(NamedTuple):
     """Where the tokens of a step stand: behind how many others of their sequence, in a cache of how many places."""
 
     before: Value | int
-    capacity: int
+    capacity: int | str
 
 
 def extended(call: OnnxCall, past: Value | None, new: Value, step: Step) -> Value:
     """The cache with the new tokens in it, behind those before; it grows where it has no place for them."""
-    batch, heads, length, size = call.shape(new)
+    batch, heads, length, size = call.told(call.dims(new))
     if past is None and step.capacity == length:
         return new
     if past is None:
         raise FormatError(f"{length} tokens of {step.capacity}, and nothing is past")
-    room = step.capacity - call.shape(past)[2]
-    if room and batch == 1 and room == length:
+    room = sub_dims(step.capacity, call.dims(past)[2])
+    if batch == 1 and room == length:
         return call.joined([past, new], 2)
+    if not isinstance(room, int):
+        raise call.undetermined(f"whether {step.capacity} places are more than {show(call.dims(past))} has")
     if room:
         past = call.joined([past, call.op("zeros", shape=(batch, heads, room, size), dtype=call.dtype(past))], 2)
     start = step.before if isinstance(step.before, Value) else None

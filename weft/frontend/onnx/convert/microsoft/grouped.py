@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-import numpy as np
-
 from .....base.dtype import INT32
 from .....base.errors import FormatError
+from .....base.shape import broadcast, max_dims, show, sub_dims
 from ....emitter import Value
 from ...call import OnnxCall
 from ..heads import Heads, attended, attention_steps, first_keys, mask_of, merged_heads, split_heads, visible
@@ -36,7 +35,7 @@ _DEFAULTS = {
 @microsoft("GroupQueryAttention", decides=(6,), **_DEFAULTS)
 def group_query_attention(call: OnnxCall) -> list[Value | None]:
     query, key, value = _separate(call)
-    length, past = call.shape(query)[2], (call.get(3), call.get(4))
+    length, past = call.told(call.dims(query))[2], (call.get(3), call.get(4))
     step = _step(call, length)
     query, key = _normalised(call, query, 14), _normalised(call, key, 15)
     if call.attr("do_rotary"):
@@ -46,7 +45,7 @@ def group_query_attention(call: OnnxCall) -> list[Value | None]:
     levels = levels_of(call, "k", 12), levels_of(call, "v", 13)
     call.ignore(12, 13, "kv_cache_bit_width")
     new = [stored(call, part, how) for part, how in zip((key, value), levels)]
-    window = _window(call, step, length)
+    window = _window(call, step)
     if window is None:
         present = seen = [extended(call, old, part, step) for old, part in zip(past, new)]
     else:
@@ -59,13 +58,14 @@ def group_query_attention(call: OnnxCall) -> list[Value | None]:
     return [merged_heads(call, call.cast(output, dtype)), *present, scores]
 
 
-def _window(call: OnnxCall, step: Step, length: int) -> Window | None:
+def _window(call: OnnxCall, step: Step) -> Window | None:
     """The cache as one of the last tokens, where it is that."""
     if not call.attr("sliding_window_cache"):
         return None
     past = call.get(3)
     if past is None or call.get(4) is None or 3 in call.wanted or not call.attr("causal"):
         raise FormatError("a cache of the last tokens has keys and values, shows no scores, and is read one way")
+    length = call.shape(call[0])[1]
     return Window(call, step.before, length, call.shape(past)[2], call.attr("local_window_size"))
 
 
@@ -74,20 +74,23 @@ def _separate(call: OnnxCall) -> list[Value]:
     heads, shared = call.attr("num_heads"), call.attr("kv_num_heads")
     if call.get(1) is not None:
         return [split_heads(call, call[i], count) for i, count in enumerate((heads, shared, shared))]
-    size = call.shape(call[0])[2] // (heads + 2 * shared)
+    size = call.extent(call[0], 2) // (heads + 2 * shared)
     bounds = [0, heads, heads + shared, heads + 2 * shared]
     parts = [call.sliced(call[0], {2: (a * size, b * size, 1)}) for a, b in pairwise(bounds)]
     return [split_heads(call, part, count) for part, count in zip(parts, (heads, shared, shared))]
 
 
-def _step(call: OnnxCall, length: int) -> Step:
+def _step(call: OnnxCall, length: int | str) -> Step:
     """As many tokens as the whole sequence has are its first ones; others are the last of theirs."""
-    total, past = int(call.number(6, "the total length")), call.get(3)
-    capacity = max(total, 0 if past is None else call.shape(past)[2])
+    (total,), past = call.told(call.extents(6, "the total length")), call.get(3)
+    held = 0 if past is None else call.told(call.dims(past))[2]
     if total == length:
         call.ignore(5)
-        return Step(0, capacity)
-    return Step(call.shifted(call.flat(call.cast(call[5], INT32)), 1 - length), capacity)
+        return Step(0, call.told([max_dims(total, held)])[0])
+    before = call.shifted(call.flat(call.cast(call[5], INT32)), 1)
+    before = call.op("broadcast_sub", before, call.counted(length, INT32))
+    grows = sub_dims(total, held) == length
+    return Step(before, total if grows else call.told([max_dims(total, held)])[0])
 
 
 def _normalised(call: OnnxCall, data: Value, index: int) -> Value:
@@ -99,7 +102,7 @@ def _turned(call: OnnxCall, data: Value, step: Step) -> Value:
     """By the angles of the positions, which follow those before unless they are given."""
     cos, sin, places = call[7], call[8], call.get(9)
     if places is None:
-        places = call.positions(call.shape(data)[2], 1, 2, INT32)
+        places = call.positions(call.told(call.dims(data))[2], 1, 2, INT32)
         if isinstance(step.before, Value):
             before = call.reshape(step.before, (*call.shape(step.before), 1))
             places = call.op("broadcast_add", places, before)
@@ -112,7 +115,8 @@ def _turned(call: OnnxCall, data: Value, step: Step) -> Value:
 
 def _attended(call: OnnxCall, heads: Heads, step: Step, window: Window | None) -> tuple[Value, Value | None]:
     """What is seen, and the scores or weights of it where they are asked for."""
-    (_, _, length, _), capacity, dtype = call.shape(heads.query), call.shape(heads.key)[2], call.dtype(heads.query)
+    (_, _, length, _), (_, _, capacity, _) = (call.told(call.dims(part)) for part in heads[:2])
+    dtype = call.dtype(heads.query)
     scale, softcap, mode, bias = call.attr("scale") or None, call.attr("softcap"), call.attr("qk_output"), call.get(10)
     bias = None if bias is None else call.widened(bias)
     seen: Value | None
@@ -141,14 +145,18 @@ def _without_hidden(call: OnnxCall, scores: Value) -> Value:
     return call.op("broadcast_where", call.op("broadcast_equal", scores, lowest), zero, scores)
 
 
-def _present(call: OnnxCall, capacity: int) -> Value:
+def _present(call: OnnxCall, capacity: int | str) -> Value:
     """Which keys there are, of which a sequence has one more than is said."""
     return first_keys(call, call.shifted(call.flat(call.cast(call[5], INT32)), 1), capacity)
 
 
-def _as_long(call: OnnxCall, bias: Value, capacity: int) -> Value:
+def _as_long(call: OnnxCall, bias: Value, capacity: int | str) -> Value:
     """The bias for all places of the cache, of which those behind its end are not seen."""
-    missing = capacity - call.shape(bias)[3]
+    if call.dims(bias)[3] == capacity:
+        return bias
+    if isinstance(capacity, str):
+        raise call.undetermined(f"whether a bias of {show(call.dims(bias))} is for {capacity} keys")
+    missing = capacity - call.extent(bias, 3)
     if missing < 0:
         raise FormatError(f"a bias of {call.shape(bias)} for {capacity} keys")
     return call.op("pad", bias, pad_width=((0, 0),) * 3 + ((0, missing),)) if missing else bias
@@ -159,9 +167,9 @@ def _with_sink(call: OnnxCall, key: Value, value: Value, mask: Value | None) -> 
     sink, smooth = call.get(11), call.attr("smooth_softmax") > 0
     if sink is None and not smooth:
         return key, value, mask
-    heads, dtype, capacity = call.attr("num_heads"), call.dtype(key), call.shape(key)[2]
+    heads, dtype, capacity = call.attr("num_heads"), call.dtype(key), call.told(call.dims(key))[2]
     mask = call.op("zeros", shape=(1, 1, 1, capacity), dtype=dtype) if mask is None else mask
-    outer = np.broadcast_shapes(call.shape(mask)[:-1], (1, heads, 1))
+    outer = broadcast(call.dims(mask)[:-1], (1, heads, 1)) or ()
     score = call.make(0, dtype) if sink is None else call.reshape(call.cast(sink, dtype), (1, heads, 1, 1))
     columns = call.broadcast_to(mask, (*outer, capacity)), call.broadcast_to(score, (*outer, 1))
     return _with_zeros(call, key), _with_zeros(call, value), call.joined(columns, 3)
