@@ -46,7 +46,8 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: C
     if not plain or not _are_channels_known(shape) or facts[0].dtype != FLOAT32:
         return None
     lanes, closed = target.lanes(FLOAT32), _is_image_known(shape)
-    if params.groups == 1 and _fills_up(params.channels, target):
+    pays = closed and params.groups == 1 and _pays_filled(params, shape, target)
+    if params.groups == 1 and (pays or _fills_up(params.channels, target)):
         return _rounded_up(params, inputs, facts, target)
     layouts = _conv2d_layouts(shape[1], params.channels, params.groups, target)
     if layouts is None and not closed and params.groups == 1 and lanes > 1:
@@ -72,6 +73,35 @@ def _fills_up(channels: int, target: CpuTarget) -> bool:
         return False
     block = channel_block(channels, target) or 1
     return channels >= WIDE * lanes or (channels >= MANY * lanes and 2 * block < lanes)
+
+
+def _pays_filled(params: Any, shape: Sequence[Any], target: CpuTarget) -> bool:
+    """The same of an image that is known: half vectors compute at half of the rate of a unit as wide as whole ones, but
+    with more channels, which Winograd's tiles may serve then, what is made goes through memory twice more."""
+    lanes, core = target.lanes(FLOAT32), target.facts
+    block = channel_block(params.channels, target)
+    if block is None or block == lanes or params.channels < lanes:
+        return False
+    wider = replace(params, channels=params.channels + -params.channels % lanes)
+    pads = four_pads(params.padding)
+    extents = [
+        (shape[2 + axis] + pads[axis] + pads[2 + axis] - params.dilation[axis] * (size - 1) - 1) // params.strides[axis]
+        + 1
+        for axis, size in enumerate(params.kernel_size)
+    ]
+    spots = (shape[0] if isinstance(shape[0], int) else OPEN_IMAGES) * prod(extents)
+    work = 2 * shape[1] * prod(params.kernel_size) * spots / core.flops
+    filled: dict[int | None, float] = {None: work * wider.channels}
+    whole = _conv2d_layouts(shape[1], wider.channels, 1, target) or {}
+    if winograd_tile(wider, shape, {"layout": "", "out_layout": "", **whole}, target):
+        filled |= convolution_times(wider, shape, target)
+    moved = 4 * spots * (wider.channels + 2 * params.channels) * FLOAT32.itemsize / core.near_rate
+    empty = max(target.unit_bits // (8 * FLOAT32.itemsize * block), 1)
+    costs = {"half vectors, us": 1e6 * work * params.channels * empty}
+    costs["more channels, us"] = 1e6 * (min(filled.values()) + moved)
+    best = min(costs, key=lambda form: costs[form])
+    decided("channels that fill no vectors", _pays_filled, best, lambda: costs)
+    return best == "more channels, us"
 
 
 def _are_channels_known(shape: Shape) -> TypeGuard[tuple[Any, int, Any, Any]]:
