@@ -226,7 +226,7 @@ def recordings(count: int, case: Case, cache: Path) -> list[Inputs]:
 def sung(count: int, case: Case, cache: Path) -> list[Inputs]:
     """Speech in pieces of two seconds."""
     sound = made.spoken(2 * count, _random(case)).reshape(count, 1, -1)
-    return [{"audio": one, "fmin": np.float32(46.875), "fmax": np.float32(2093.75)} for one in sound]
+    return [{"audio": one, "fmin": np.array(46.875, "f"), "fmax": np.array(2093.75, "f")} for one in sound]
 
 
 def melodies(count: int, case: Case, cache: Path) -> list[Inputs]:
