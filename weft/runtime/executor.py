@@ -91,6 +91,10 @@ class Executor(ABC):
         """The executor itself, or that for the sizes of these inputs if its program leaves some open."""
         return self._at(inputs) if self.program.open_sizes else self
 
+    def settled(self, inputs: Mapping[str, Array]) -> Executor:
+        """The executor that runs arrays of these sizes: this one, unless its sizes are open."""
+        return self._at(inputs) if self.program.open_sizes else self
+
     def _at(self, inputs: Mapping[str, Array]) -> Executor:
         """The executor for the sizes of these inputs, which is kept for the next of them."""
         shapes = [inputs[spec.name].shape for spec in self.program.inputs]
