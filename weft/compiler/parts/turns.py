@@ -4,16 +4,17 @@ between two places, and items of outputs lie one behind the other."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...base import counters
-from ...ops.control_flow import by_input_name, holds, input_name
+from ...ops.control_flow import by_input_name, input_name
 from ...runtime.addresses import address_of
-from ...runtime.executor import Executor
+from ...runtime.executor import Executor, Move
 from ...runtime.outputs import new_output
-from ...runtime.program import Array, TensorSpec
+from ...runtime.program import Array
 from .ready import Ready
 
 BLOCK = 64  # items that get memory at once
@@ -34,56 +35,47 @@ class Turns:
 
     def __init__(self, executor: Executor, values: Sequence[Array], made: Sequence[Array], states: int) -> None:
         specs = executor.program.outputs
-        self._places = ([*made[: 1 + states]], [new_output(spec) for spec in specs[: 1 + states]])
-        self._at = tuple([*map(address_of, place)] for place in self._places)
-        self._items = [_Items(spec) for spec in specs[1 + states :]]
         self._turn = np.array(values[0])
-        self._kept = [self._turn, *map(np.ascontiguousarray, values[2 + states :])]
-        fixed, self._moving = {}, []
+        self._items = specs[1 + states :]
+        self._wholes: list[list[Array]] = [[] for _ in self._items]
+        self._places = ([*made[: 1 + states]], [new_output(spec) for spec in specs[: 1 + states]])
+        self._kept = [*map(np.ascontiguousarray, values[2 + states :])]
+        ends = [(address_of(one), address_of(other)) for one, other in zip(*self._places)]
+        fixed, moves = {}, []
         for number, spec in enumerate(executor.program.inputs):
-            place = _number_of(spec, len(values))
-            if 1 <= place < 2 + states:
-                self._moving.append(place - 1)
+            place = next(place for place in range(len(values)) if input_name(place) == spec.name)
+            if place == 0:
+                moves.append(Move(0, self._turn.itemsize))
+            elif place < 2 + states:
+                one, other = ends[place - 1]
+                moves.append(Move(one, other - one, returns=True))
             else:
-                fixed[number] = address_of(self._kept[max(place - 1 - states, 0)])
-        self._run = executor.repeated(fixed)
+                fixed[number] = address_of(self._kept[place - 2 - states])
+        self._counted = next((place for place, move in enumerate(moves) if not move.returns), None)
+        self._first = len(moves) + 1 + states  # place of the items among all that moves
+        moves += [Move(other, one - other, returns=True) for one, other in ends]
+        moves += [Move(0, prod(spec.extents) * np.dtype(spec.dtype).itemsize) for spec in self._items]
+        one, other = ends[0]
+        self._run = executor.turning(fixed, moves, Move(one, other - one, returns=True))
 
     def run(self, turns: int) -> Turned:
-        """From the second turn on."""
-        turn, run, moving, number = 1, self._run, self._moving, self._turn
-        while turn < turns and holds(self._places[1 - turn % 2][0]):
-            number.fill(turn)
-            now, after = self._at[1 - turn % 2], self._at[turn % 2]
-            run([*(now[place] for place in moving), *after, *(items.next() for items in self._items)])
-            turn += 1
+        """From the second turn on; some at a time, whose numbers and items have memory together."""
+        turn = 1
+        while turn < turns:
+            count = min(BLOCK, turns - turn)
+            numbers = np.arange(turn, turn + count, dtype=self._turn.dtype)
+            blocks = [np.empty((count, *spec.extents), spec.dtype) for spec in self._items]
+            starts = {self._first + place: address_of(block) for place, block in enumerate(blocks)}
+            if self._counted is not None:
+                starts[self._counted] = address_of(numbers)
+            done = self._run(count, starts)
+            for whole, block in zip(self._wholes, blocks):
+                whole.append(block[:done])
+            turn += done
+            if done < count:
+                break
         goes_on, *states = self._places[1 - turn % 2]
-        return Turned(turn, goes_on, states, [items.arrays() for items in self._items])
-
-
-class _Items:
-    """Memory for the items of an output, as many as there will be."""
-
-    def __init__(self, spec: TensorSpec) -> None:
-        self._spec, self._left, self._address, self._step = spec, 0, 0, 0
-        self._blocks: list[Array] = []
-
-    def next(self) -> int:
-        if not self._left:
-            block = np.empty((BLOCK, *self._spec.extents), self._spec.dtype)
-            self._blocks.append(block)
-            self._left, self._address, self._step = BLOCK, address_of(block), block.strides[0]
-        address = self._address
-        self._left, self._address = self._left - 1, address + self._step
-        return address
-
-    def arrays(self) -> list[Array]:
-        if self._left:
-            self._blocks[-1] = self._blocks[-1][: BLOCK - self._left]
-        return self._blocks
-
-
-def _number_of(spec: TensorSpec, count: int) -> int:
-    return next(number for number in range(count) if input_name(number) == spec.name)
+        return Turned(turn, goes_on, states, self._wholes)
 
 
 def quick_turns(
@@ -99,6 +91,7 @@ def quick_turns(
     named = by_input_name(values)
     taken = {name: named[name] for name in whole.inputs}
     executor = whole.executor(taken, names).settled(taken)
-    if executor.program.written or len(executor.program.outputs) != len(made):
+    goes_on = made[0]
+    if executor.program.written or len(executor.program.outputs) != len(made) or goes_on.nbytes != 1:
         return None
     return Turns(executor, values, made, states)

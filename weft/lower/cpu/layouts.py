@@ -80,7 +80,7 @@ def _pays_filled(params: Any, shape: Sequence[Any], target: CpuTarget) -> bool:
     with more channels, which Winograd's tiles may serve then, what is made goes through memory twice more."""
     lanes, core = target.lanes(FLOAT32), target.facts
     block = channel_block(params.channels, target)
-    if block is None or block == lanes or params.channels < lanes:
+    if block is None or block == lanes:
         return False
     wider = replace(params, channels=params.channels + -params.channels % lanes)
     pads = four_pads(params.padding)
