@@ -21,7 +21,7 @@ import os
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ from weft.serialization import load_safetensors
 
 CALIBRATION, UNSEEN = 32, 96  # inputs
 ROUNDS = 15  # of times
+METHOD, LEAST = "percentile", 25.0  # of ranges, and decibels that outputs keep
 NONE = -1  # no decision: outputs at which neither model decides anything do not count
 
 Inputs = dict[str, Array]
@@ -58,14 +59,15 @@ class Case(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What was measured of a case; `equal` and `peer` are parts of decisions."""
+    """What was measured of a case: decisions that are equal, how many there are, decibels of outputs, fp32's time over
+    that of bytes, how many products are in bytes, and decisions of ONNX Runtime on the same bytes that are equal."""
 
     name: str
     equal: float
-    count: int
+    decided: int
     decibels: float
     speed: float
-    bytes_products: int
+    products: int
     peer: float
     report: Any
 
@@ -81,11 +83,6 @@ def letters(case: Case, cache: Path, outputs: Outputs) -> Array:
     """Of each step the largest, where that is a letter and not the space between (number 0)."""
     found = outputs[0].argmax(-1)
     return np.where(found == 0, NONE, found)
-
-
-def numbered_letters(case: Case, cache: Path, outputs: Outputs) -> Array:
-    """The same of a model that gives numbers."""
-    return np.where(outputs[0] == 0, NONE, outputs[0])
 
 
 def above(level: float) -> Callable[[Case, Path, Outputs], Array]:
@@ -164,7 +161,10 @@ def turned_lines(count: int, case: Case, cache: Path) -> list[Inputs]:
     ]
 
 
-MEAN, SPREAD = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])  # of photographs
+MEAN, SPREAD = (
+    np.array([0.485, 0.456, 0.406], np.float32),
+    np.array([0.229, 0.224, 0.225], np.float32),
+)  # of photographs
 
 
 def pages(count: int, case: Case, cache: Path) -> list[Inputs]:
@@ -265,7 +265,7 @@ def tokens_of_sentences(count: int, case: Case, cache: Path) -> list[Inputs]:
     order = _random(case).permutation(len(long))
     if len(long) < count:
         raise made.Missing(f"{len(long)} long sentences in the docstrings that are there")
-    return [{"data": np.int64(long[place])[None]} for place in order[:count]]
+    return [{"data": np.array(long[place], np.int64)[None]} for place in order[:count]]
 
 
 CASES = (
@@ -344,17 +344,9 @@ def measure(case: Case, cache: Path, method: str, least: float, unseen: int = UN
     wanted, found, theirs = ([np.concatenate(parts) for parts in zip(*answer)] for answer in answers)
     decided = [case.decide(case, cache, outputs) for outputs in (wanted, found, theirs)]
     equal, count = _equal(decided[0], decided[1])
-    products = len(pair.report.layers)
-    return Decided(
-        case.name,
-        equal,
-        count,
-        _decibels(wanted, found),
-        _speed(floats, levels, other[0]),
-        products,
-        _equal(decided[1], decided[2])[0],
-        pair.report,
-    )
+    times, products = _speed(floats, levels, other[0]), len(pair.report.layers)
+    same = _equal(decided[1], decided[2])[0]
+    return Decided(case.name, equal, count, _decibels(wanted, found), times, products, same, pair.report)
 
 
 def _outputs(run: Any, inputs: Inputs) -> Outputs:
@@ -388,9 +380,7 @@ def _speed(floats: Any, levels: Any, inputs: Inputs) -> float:
     return best[0] / best[1]
 
 
-def measured(
-    names: Sequence[str], cache: Path, method: str = "minmax", least: float = 20.0
-) -> Any:  # of Decided, as they are done
+def measured(names: Sequence[str], cache: Path, method: str = METHOD, least: float = LEAST) -> Iterator[Decided]:
     """All cases of which one of the names is a part, or all there are."""
     for case in CASES:
         if not names or any(name in case.name for name in names):
@@ -407,17 +397,17 @@ def default_cache() -> Path:
 @click.command(help=__doc__)
 @click.argument("names", nargs=-1)
 @click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="where packages are kept")
-@click.option("--method", default="minmax", show_default=True, help="of ranges: minmax, percentile, mse")
-@click.option("--least", default=20.0, show_default=True, help="decibels, for which first products stay floats")
+@click.option("--method", default=METHOD, show_default=True, help="of ranges: minmax, percentile, mse")
+@click.option("--least", default=LEAST, show_default=True, help="decibels, for which some products stay floats")
 @click.option("--layers", is_flag=True, help="what each layer loses")
 def main(names: tuple[str, ...], cache: Path, method: str, least: float, layers: bool) -> None:
     table = Table(title="decisions in bytes that are those in floats")
     for name in ("model", "equal", "decisions", "dB", "fp32's time over bytes'", "products", "ONNX Runtime equal"):
         table.add_column(name, justify="left" if name == "model" else "right")
     for row in measured(names, cache, method, least):
-        cells = (f"{row.equal:.2%}", str(row.count), f"{row.decibels:.1f}", f"{row.speed:.2f}")
-        table.add_row(row.name, *cells, str(row.bytes_products), f"{row.peer:.2%}")
-        print(row.name, *cells, row.bytes_products, f"{row.peer:.2%}", flush=True)
+        cells = (f"{row.equal:.2%}", str(row.decided), f"{row.decibels:.1f}", f"{row.speed:.2f}")
+        table.add_row(row.name, *cells, str(row.products), f"{row.peer:.2%}")
+        print(row.name, *cells, row.products, f"{row.peer:.2%}", flush=True)
         if layers:
             print(row.report)
     Console(width=140).print(table)

@@ -103,3 +103,16 @@ def test_what_loses_most_by_itself_stays_in_floats():
     assert [row.name for row in made.report.layers] == ["p0"]
     wanted = x.astype("d") @ (weights["w0"] + weights["w1"].astype("d")).T
     assert decibels(wanted, weft.compile(made, shape={"x": x.shape})(x)[0]) > 30
+
+
+@pytest.mark.parametrize("last", ["softmax", "sigmoid"])
+def test_probabilities_are_judged_by_what_they_are_made_of(last):
+    """Which is what the same model without its last operator loses, over all batches."""
+    weight, batches = normal(16, CHANNELS), [normal(8, CHANNELS) for _ in range(3)]
+    y = sym.dense(sym.Variable("x"), sym.Variable("w"), units=16, use_bias=False, name="p")
+    made = weft.quantize((getattr(sym, last)(y), {"w": weight}), batches, shape={"x": (8, CHANNELS)})
+    scores = weft.quantize((y, {"w": weight}), batches, shape={"x": (8, CHANNELS)})
+    found = [weft.compile(scores, shape={"x": (8, CHANNELS)})(x)[0] for x in batches]
+    wanted = [x.astype("d") @ weight.astype("d").T for x in batches]
+    expected = decibels(np.concatenate(wanted), np.concatenate(found))
+    assert abs(made.report.outputs[0].decibels - expected) < 0.01

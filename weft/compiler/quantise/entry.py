@@ -38,6 +38,7 @@ from .rewrite import (
 )
 
 JUDGED = 16  # batches
+PROBABILITIES = frozenset({"softmax", "log_softmax", "sigmoid"})
 METHODS = ("minmax", "percentile", "mse")
 ACTIVATIONS = ("uint8", "int8")
 # What makes a graph of layers as they are computed: scales of norms in the weights, equal nodes one.
@@ -59,7 +60,8 @@ class LayerAccuracy:
 
 @dataclass(frozen=True, repr=False)
 class QuantiseReport(Shown):
-    """By layers in order, on the first batch, and then of the model's outputs, on the first few."""
+    """By layers in order, on the first batch, and then of the model's outputs, on the first few batches: of
+    probabilities, what they are made of."""
 
     method: str
     batches: int
@@ -377,8 +379,8 @@ class _Sides:
 
     def outputs(self, made: Quantised) -> list[LayerAccuracy]:
         """What each output loses."""
-        self.floats = self.floats or self._values(self.graph.outputs, self.constants, self.batches)
-        levels = self._values(made.graph.outputs, made.params, self.batches)
+        self.floats = self.floats or self._values(_scores(self.graph), self.constants, self.batches)
+        levels = self._values(_scores(made.graph), made.params, self.batches)
         sums = [[_sums(a, b) for a, b in zip(*pair)] for pair in zip(self.floats, levels)]
         rows = [reduce(_together, map(Sums._make, rows)) for rows in zip(*sums)]
         return [_accuracy(name, "output", *map(float, row)) for name, row in zip(self.source.outputs, rows)]
@@ -415,6 +417,11 @@ class _Sides:
         """For each batch."""
         model = _model(entries, params, self.source, self.threads)
         return [model.run({spec.name: batch[spec.name] for spec in model.inputs}) for batch in batches]
+
+
+def _scores(graph: Graph) -> list[NodeEntry]:
+    """The outputs, and of probabilities what they are made of: these say little of how near another decision is."""
+    return [entry.node.inputs[0] if entry.node.op_name in PROBABILITIES else entry for entry in graph.outputs]
 
 
 class Sums(NamedTuple):
