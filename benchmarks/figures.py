@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import compiled
 import cpu
+import decisions
 import eager
 import first_calls
 import forests
@@ -517,6 +518,18 @@ def narrow_products() -> Iterator[Figure]:
             for number, model in enumerate(models):
                 best[number] = min(best[number], _clock(lambda model=model, x=x: model.run({"x": x}))[0])
         yield Figure(f"product of {rows} rows in bf16, over fp32's", best[0] / best[1], "x", 0, bound)
+
+
+# decisions: of trained models in bytes, as in floats.
+
+
+@group("decisions")
+def decided() -> Iterator[Figure]:
+    for row in decisions.measured([], decisions.default_cache()):
+        print(
+            f"# {row.name}: {row.decibels:.1f} dB, {row.products} products, {row.speed:.2f} times as fast", flush=True
+        )
+        yield Figure(f"decisions as in floats: {row.name}", 100 * row.equal, "%", 97, 100)
 
 
 # compiled: whole training steps as programs, against PyTorch's eager ones.

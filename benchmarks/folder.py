@@ -4,28 +4,36 @@
     python benchmarks/folder.py /tmp/further                        # batch 1, two threads
     python benchmarks/folder.py /tmp/further --threads 1 --batch 8 --only swin_t --only vocoder
     python benchmarks/folder.py /tmp/further --cache /tmp/kernels   # kernels that were compiled before are not again
+    python benchmarks/folder.py /tmp/packages --packages            # files that Python packages carry, fetched to there
 
-Inputs whose sizes a file leaves open are 1. Every contender is alone in its own process and rounds alternate, as in
-benchmarks/cpu.py. benchmarks/further_networks.py makes a folder.
+Sizes that a file leaves open, and whole numbers, are those of benchmarks/onnx_inputs.py. How far outputs of packages'
+files agree is what benchmarks/onnx_files.py tells, and no reason to leave one out. Every contender is alone in
+its own process and rounds alternate, as in benchmarks/cpu.py. benchmarks/further_networks.py makes a folder.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
 import click
-import onnx
 from models import with_batch
+from onnx_files import PACKAGES
+from onnx_files import model_files as package_files
 from rich.console import Console
 from rich.table import Table
+from side_by_side import Array, Failed, Limits, ask, load_arrays
 
 import weft
-from weft.tools.contenders import make_inputs
 from weft.tools.race import Result, Rules, measure
 
 CONTENDERS = ("weft", "onnxruntime", "openvino")
@@ -38,6 +46,7 @@ class Row(NamedTuple):
 
     name: str
     path: Path
+    inputs: dict[str, Array]
     results: dict[str, Result]
 
     @property
@@ -53,22 +62,24 @@ class Row(NamedTuple):
         return None if ours.failure or not self.best else self.results[self.best].best_ms / ours.best_ms
 
 
-def model_files(folder: Path, only: tuple[str, ...]) -> list[Path]:
-    """Those of batch 1: others are made from them."""
-    found = sorted(path for path in folder.glob("*.onnx") if path.stem.count(".b") == 0)
-    return [path for path in found if not only or path.stem in only]
+def model_files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Those of batch 1, with their names: others are made from them."""
+    for path in sorted(folder.glob("*.onnx")):
+        if not re.search(r"\.b\d+$", path.stem):
+            yield path.stem, path
 
 
-def inputs_of(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
-    graph = onnx.load(str(path), load_external_data=False).graph
-    weights = {tensor.name for tensor in graph.initializer}
-    found = {}
-    for value in graph.input:
-        if value.name not in weights:
-            kind = value.type.tensor_type
-            dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-            found[value.name] = (tuple(dim.dim_value or 1 for dim in kind.shape.dim), str(dtype))
-    return found
+def files_of_packages(cache: Path) -> Iterator[tuple[str, Path]]:
+    """Those that packages carry, each once."""
+    for file in package_files(PACKAGES, cache):
+        yield f"{file.package.split('==')[0]}/{file.name.removesuffix('.onnx')}", file.path
+
+
+def inputs_of(path: Path, folder: Path) -> Path:
+    """A file with arrays that the model takes."""
+    script = Path(__file__).with_name("onnx_inputs.py")
+    ask([sys.executable, str(script), str(path), str(folder), "1"], Limits())
+    return folder / "in0.npz"
 
 
 def told(row: Row) -> str:
@@ -91,11 +102,9 @@ def table(rows: list[Row]) -> Table:
 
 def kernels(row: Row, threads: int) -> Table:
     """The slowest kernels of a file."""
-    model = weft.compile(
-        row.path, threads=threads, shape={name: shape for name, (shape, _) in inputs_of(row.path).items()}
-    )
-    specs = {spec.name: (tuple(map(int, spec.shape)), str(spec.dtype)) for spec in model.inputs}
-    found = model.profile(rounds=20, **make_inputs(specs, 0, 100))
+    shapes = {name: array.shape for name, array in row.inputs.items()}
+    model = weft.compile(row.path, threads=threads, shape=shapes)
+    found = model.profile(rounds=20, **row.inputs)
     made = Table(title=f"{row.name}: {len(found.slowest)} kernels, {found.seconds * 1e3:.3f} ms")
     for name in ("kernel", "from", "us", "share", "GFLOP/s", "GB/s"):
         made.add_column(name, justify="left" if name in ("kernel", "from") else "right")
@@ -108,9 +117,21 @@ def kernels(row: Row, threads: int) -> Table:
     return made
 
 
+def raced(name: str, path: Path, threads: int, batch: int, rounds: int, rules: Rules) -> Row | None:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            arrays = inputs_of(path, Path(folder))
+        except Failed as failure:
+            console.print(f"{name}: no inputs: {failure}")
+            return None
+        results = measure(name, path, CONTENDERS, threads, batch, rounds, rules._replace(arrays=arrays))
+        return Row(name, path, load_arrays(arrays), {result.contender: result for result in results})
+
+
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
-@click.option("--only", multiple=True, help="files of these names, without .onnx")
+@click.option("--packages", is_flag=True, help="files of packages, which are fetched to FOLDER if they are not there")
+@click.option("--only", multiple=True, help="files whose names have this in them")
 @click.option("--threads", type=int, default=2, show_default=True)
 @click.option("--batch", type=int, default=1, show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
@@ -119,6 +140,7 @@ def kernels(row: Row, threads: int) -> Table:
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="write results here")
 def main(
     folder: Path,
+    packages: bool,
     only: tuple[str, ...],
     threads: int,
     batch: int,
@@ -131,12 +153,13 @@ def main(
     if cache is not None:
         os.environ["WEFT_CACHE_DIR"] = str(cache)
     rows = []
-    for path in model_files(folder, only):
-        file = path if batch == 1 else with_batch(path, batch)
-        rules = Rules(inputs=inputs_of(file), integers=100, cache=cache)
-        results = measure(path.stem, file, CONTENDERS, threads, batch, rounds, rules)
-        rows.append(Row(path.stem, file, {result.contender: result for result in results}))
-        console.print(told(rows[-1]))
+    for name, path in files_of_packages(folder) if packages else model_files(folder):
+        if not only or any(part in name for part in only):
+            rules = Rules(cache=cache, tolerance=math.inf) if packages else Rules(cache=cache)
+            row = raced(name, path if batch == 1 else with_batch(path, batch), threads, batch, rounds, rules)
+            if row is not None:
+                rows.append(row)
+                console.print(told(row))
     console.print(table(rows))
     ratios = [row.ratio for row in rows if row.ratio is not None]
     if ratios:
@@ -147,7 +170,10 @@ def main(
         json_file.write_text(json.dumps([asdict(r) for row in rows for r in row.results.values()], indent=1))
     for row in rows:
         if row.ratio is not None and row.ratio < losers:
-            console.print(kernels(row, threads))
+            try:
+                console.print(kernels(row, threads))
+            except weft.Error as error:  # a model that values cut has no list of kernels
+                console.print(f"{row.name}: {error}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import onnxruntime as ort
-from side_by_side import Array, plain, save_arrays
+from contenders import process
+from side_by_side import Array, save_arrays
 
 LENGTHS = (96, 576, 24, 512, 1280, 16000, 5, 32, 256)  # tokens, frames, samples
 SAMPLES = (16000, 24000, 4000)  # of audio
@@ -122,7 +123,7 @@ def find(path: Path, count: int) -> list[dict[str, Array]]:
     count = count if open_shapes else 1
     for guess in guesses([item.name for item in declared]):
         made = {i.name: array_of(i.name, i.type, dims_of(i.name, i.shape, guess), guess) for i in declared}
-        mark = str([(array.shape, zlib.crc32(plain(array).tobytes())) for array in made.values()])
+        mark = str([(array.shape, zlib.crc32(process.plain(array).tobytes())) for array in made.values()])
         if mark in tried or any(_shapes(made) == _shapes(other) for other in found):
             continue
         tried.add(mark)

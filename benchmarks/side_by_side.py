@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from contenders import process
 
+save_arrays, load_arrays = process.save_arrays, process.load_arrays
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[Mapping[str, Array]], Sequence[Any]]
 
@@ -45,24 +47,7 @@ class Ran(NamedTuple):
     error: str = ""
 
 
-# Inputs and outputs on disk: strings are arrays of str there, and of objects in memory.
-
-
-def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    np.savez(path, **{f"a{k}": plain(array) for k, array in enumerate(arrays.values())}, names=list(arrays))
-
-
-def load_arrays(path: Path) -> dict[str, Array]:
-    with np.load(path) as stored:
-        return {str(name): _as_objects(stored[f"a{k}"]) for k, name in enumerate(stored["names"])}
-
-
-def plain(array: Array) -> Array:
-    return array.astype(str) if array.dtype == object else array
-
-
-def _as_objects(array: Array) -> Array:
-    return array.astype(object) if array.dtype.kind == "U" else array
+# Outputs
 
 
 def as_arrays(outputs: Sequence[Any]) -> dict[str, Array]:

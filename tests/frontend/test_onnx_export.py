@@ -156,6 +156,18 @@ def test_embedding_of_integers(rng):
     round_trip(sym.take(words, X, axis=0), rng, {"x": (2, 5)}, dtypes={"x": "int64", "words_weight": "float32"})
 
 
+@pytest.mark.parametrize(("name", "wanted"), [("broadcast_min", np.logical_and), ("broadcast_max", np.logical_or)])
+def test_the_smaller_and_the_larger_of_bools(name, wanted, rng):
+    """ONNX's Min and Max take numbers alone."""
+    x, y = rng.random((3, 4)) < 0.5, rng.random((3, 4)) < 0.5
+    both = {"x": (3, 4), "y": (3, 4)}
+    model = to_onnx(
+        getattr(sym, name)(sym.Variable("x"), sym.Variable("y")), {}, shape=both, dtype=dict.fromkeys(both, "bool")
+    )
+    peer = oracle("onnxruntime").InferenceSession(model.SerializeToString())
+    np.testing.assert_array_equal(peer.run(None, {"x": x, "y": y})[0], wanted(x, y))
+
+
 def test_opset_20_has_gelu_itself(rng):
     model = round_trip(sym.gelu(X, approximate="tanh"), rng, {"x": (3, 5)}, opset=20)
     assert [node.op_type for node in model.graph.node] == ["Gelu"]

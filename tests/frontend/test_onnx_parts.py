@@ -173,6 +173,23 @@ def test_turns_and_states_that_begin_as_constants_change(rng: np.random.Generato
     np.testing.assert_array_equal(items, x * np.float32([[0.5], [1], [2], [4]]))
 
 
+def test_a_branch_for_other_shapes_is_an_error_only_where_it_is_taken(rng: np.random.Generator) -> None:
+    """As in models for two sample rates, of which each branch takes inputs of its own length."""
+    text = """m (float[a,b] x, int64 rate, float[4,3] u, float[6,3] v) => (float[a,3] y) {
+        high = Constant <value_int = 16> () c = Equal(rate, high)
+        y = If <then_branch = t () => (float[a,3] t1) { t0 = MatMul(x, u) t1 = Relu(t0) },
+                else_branch = e () => (float[a,3] e1) { e0 = MatMul(x, v) e1 = Neg(e0) }> (c) }"""
+    proto = helper.make_model(parser.parse_graph(text), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    peer = oracle("onnxruntime").InferenceSession(proto.SerializeToString())
+    fixed = {name: rng.standard_normal(shape).astype("float32") for name, shape in {"u": (4, 3), "v": (6, 3)}.items()}
+    for length, taken, other in ((4, 16, 8), (6, 8, 16)):
+        feed = {"x": rng.standard_normal((2, length)).astype("float32"), "rate": np.array(taken), **fixed}
+        model = weft.compile(proto, shape={name: array.shape for name, array in feed.items()})
+        np.testing.assert_allclose(model.run(feed)[0], peer.run(None, feed)[0], rtol=1e-5, atol=1e-6)
+        with pytest.raises(weft.Error):
+            model.run({**feed, "rate": np.array(other)})
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_goes_as_soon_as_nobody_has_it(name: str, rng: np.random.Generator) -> None:
     """Without a collection of rubbish, which may come at any time in any thread: its code is unloaded then."""

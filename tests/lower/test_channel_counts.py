@@ -5,6 +5,8 @@ import pytest
 from oracles import oracle
 
 import weft
+from weft.base.target import Target
+from weft.lower.cpu import layouts
 
 rng = np.random.default_rng(8)
 CLOSE = 5e-5  # of the largest magnitude
@@ -20,6 +22,8 @@ CASES = {
     "halves among many": (232, 152, 1, (5, 4), (3, 3), 1),
     "quarters of vectors": (20, 116, 1, (9, 7), (1, 1), 1),
     "from quarters of vectors": (68, 76, 1, (6, 7), (3, 3), 1),
+    "half vectors filled up, by tiles": (96, 24, 1, (24, 40), (3, 3), 1),
+    "half vectors filled up": (72, 72, 1, (36, 17), (3, 1), 1),
     "odd counts": (33, 67, 1, (5, 8), (3, 3), 2),
 }
 
@@ -62,6 +66,21 @@ def test_what_follows_halves_of_vectors(channels):
     expected = (torch.nn.functional.silu(torch.conv2d(*wide[:2])) + wide[2]).numpy()
     np.testing.assert_allclose(one, expected, rtol=0, atol=CLOSE * np.abs(expected).max())
     np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "inputs", "side", "more"),
+    [
+        ("x86-64-v4", 96, 64, True),
+        ("x86-64-v4", 8, 64, False),  # what is made is most of what is moved
+        ("x86-64-v3", 96, 64, False),  # 24 fill its vectors
+    ],
+)
+def test_more_channels_are_made_where_that_is_less_work(cpu, inputs, side, more):
+    """24 of them fill one and a half vectors of 512 bits."""
+    made = weft.symbol.conv2d(weft.symbol.Variable("x"), channels=24, kernel_size=(3, 3), padding=(1, 1))
+    params, target = made.outputs[0].node.params, Target.create(f"llvm -mtriple=x86_64-linux -mcpu={cpu}")
+    assert layouts._fills_up(params, (1, inputs, side, side), target) == more
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5])

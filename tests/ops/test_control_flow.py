@@ -18,7 +18,7 @@ from weft.ops import F
 from weft.ops.control_flow import cond, control, scan, while_loop
 from weft.passes.gradient import gradients
 from weft.runtime.addresses import address_of
-from weft.runtime.executor import Executor
+from weft.runtime.executor import Executor, Move
 
 
 @pytest.fixture
@@ -284,11 +284,33 @@ def test_what_stays_the_same_is_computed_once(rng):
     graph = Graph(F.elemwise_mul(x, F.exp(w)).outputs)
     part = Subgraph(graph.json(), (((3,), "float32"),) * 2, 1, str(host())).compiled(((3,), (3,)))
     given = [floats(rng, 3), floats(rng, 3)]
-    run, out = part.started(given), part.buffers()
+    run, out = part.started(given, 1), part.buffers()
     before = given[1].copy()
     given[1][:] = np.nan  # read when it started, and not again
     run([address_of(given[0])], [address_of(out[0])])
     np.testing.assert_allclose(out[0], given[0] * np.exp(before), rtol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["native", "of all executors"])
+def test_addresses_follow_from_turn_to_turn(rng, how):
+    """A sum of rows: where it lies goes to and fro, rows lie one behind the other, and a byte may end it."""
+    model = weft.compile(F.elemwise_add(Variable("a"), Variable("b")), shape={"a": (3,), "b": (3,)})
+    rows, ends, goes_on = floats(rng, 5, 3), [floats(rng, 3), floats(rng, 3)], np.array([1, 1], np.uint8)
+    model.run({"a": ends[0], "b": rows[0]})
+    executor = model._schedule.whole.last
+    assert [spec.name for spec in executor.program.inputs] == ["a", "b"]
+    turning = type(executor).turning if how == "native" else Executor.turning
+    one, other = map(address_of, ends)
+    read, written = Move(one, other - one, returns=True), Move(other, one - other, returns=True)
+    item, byte = Move(address_of(rows), rows.strides[0]), Move(address_of(goes_on), 1, returns=True)
+    run = turning(executor, {}, [read, item, written], byte)
+    first = ends[0].copy()
+    assert run(3, {}) == 3
+    np.testing.assert_allclose(ends[1], first + rows[:3].sum(0), rtol=1e-5)
+    goes_on[0] = 0  # which the second of the next turns asks, as the third has asked the first byte
+    assert run(3, {1: address_of(rows) + 4 * rows.strides[0]}) == 1
+    np.testing.assert_allclose(ends[0], first + rows[:3].sum(0) + rows[4], rtol=1e-5)
+    assert run(3, {}) == 0
 
 
 def test_programs_run_on_addresses(rng):

@@ -18,6 +18,8 @@ CASES = {
     "over each other": ((2, 16, 5, 11), 4, (4, 6), (2, 2), (1, 2), (0, 0)),
     "more at the end": ((1, 8, 6, 5), 2, (4, 3), (2, 3), (0, 0), (1, 2)),
     "all cut off but a few": ((1, 33, 4, 4), 1, (4, 4), (2, 2), (3, 2), (1, 0)),
+    "channels that fill no vectors": ((2, 24, 6, 5), 24, (2, 2), (2, 2), (0, 0), (0, 0)),
+    "the same, cut off": ((1, 40, 5, 7), 21, (3, 2), (3, 2), (1, 0), (2, 1)),
     "a step of one": ((1, 12, 7, 6), 1, (3, 3), (1, 1), (1, 1), (0, 0)),
 }
 
@@ -48,7 +50,15 @@ def test_values_are_those_of_pytorch(case, bias):
 
 
 @pytest.mark.parametrize(
-    "changed", [{"channels": 5}, {"kernel_size": (3, 2)}, {"dilation": (2, 1)}, {"groups": 2}, {"strides": (1, 1)}]
+    "changed",
+    [
+        {"channels": 5, "kernel_size": (4, 2)},
+        {"channels": 32},
+        {"kernel_size": (3, 2)},
+        {"dilation": (2, 1)},
+        {"groups": 2},
+        {"strides": (1, 1)},
+    ],
 )
 def test_others_stay_as_they_are(changed):
     attrs = {"channels": 2, "kernel_size": (2, 2), "strides": (2, 2), "use_bias": False, **changed}

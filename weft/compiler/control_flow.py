@@ -24,7 +24,7 @@ from ..core.symbolic import bound_symbol, names_in
 from ..ops.control_flow import holds, input_name
 from ..passes.fold_constants import constant_part
 from ..runtime.addresses import address_of
-from ..runtime.executor import Executor
+from ..runtime.executor import Executor, Move
 from ..runtime.functions import register_func
 from ..runtime.loading import load_executor
 from ..runtime.program import Array, Program, TensorSpec
@@ -38,6 +38,7 @@ OPT_LEVEL = 3
 MAX_PARTS = 256  # subgraphs whose code is kept
 MAX_PROGRAMS = 16  # of one subgraph, which differ by what they ask about sizes
 MAX_SIZES = 64  # of one subgraph that are ready to run
+AT_ONCE = 256  # turns of one native call
 
 Specs = tuple[tuple[tuple[int | str, ...], str], ...]  # shapes, in which dimensions may have names, and dtypes
 Shapes = tuple[tuple[int, ...], ...]
@@ -51,31 +52,51 @@ class CompiledSubgraph(NamedTuple):
     once: Executor | None
     once_names: list[str]
 
-    def started(self, inputs: Sequence[Array]) -> Callable[[Sequence[int], Sequence[int]], None]:
-        """run(inputs, outputs) for one turn, by addresses; inputs that stay the same may be left out. The arrays given
-        here live as long as the function."""
+    def started(self, inputs: Sequence[Array], moving: int) -> Callable[[Sequence[int], Sequence[int]], None]:
+        """run(inputs, outputs) for one turn, by addresses, of the first inputs, so many of which move; the others stay
+        the same. The arrays given here live as long as the function."""
+        known, fixed, places = self._placed(inputs, moving)
+        return partial(_turn, self.main.repeated(fixed), places, known)
+
+    def _placed(self, inputs: Sequence[Array], moving: int) -> tuple[dict[str, Array], dict[int, int], list[int]]:
+        """Arrays that stay by their names, the addresses of inputs that do, and which of those that move the program
+        reads, in its order."""
         known = {input_name(i): array for i, array in enumerate(inputs)}
         if self.once is not None:
             specs = self.once.program.inputs
             made = self.once.run_arrays({spec.name: known[spec.name] for spec in specs})
             known.update(zip(self.once_names, made))
         names = [spec.name for spec in self.main.program.inputs]
-        places = {input_name(i): i for i in range(len(inputs))}
-        read = [(places.get(name, len(inputs)), address_of(known[name])) for name in names]
+        moves = {input_name(i): i for i in range(moving)}
+        fixed = {number: address_of(known[name]) for number, name in enumerate(names) if name not in moves}
+        return known, fixed, [moves[name] for name in names if name in moves]
 
-        return partial(self._turn, read, known)
-
-    def _turn(
-        self, read: Sequence[tuple[int, int]], kept: Mapping[str, Array], now: Sequence[int], outputs: Sequence[int]
-    ) -> None:
-        """`read` are the inputs: the place among those of a turn, or, behind them, the address. Arrays that are kept
-        have some of these."""
-        count = len(now)
-        self.main.run_at([now[place] if place < count else fixed for place, fixed in read], outputs)
+    def turning(self, inputs: Sequence[Array], moves: Sequence[Move], made: Sequence[Move]) -> Callable[[int], None]:
+        """run(turns) where addresses of the first inputs and of what is made follow from turn to turn."""
+        known, fixed, places = self._placed(inputs, len(moves))
+        run = self.main.turning(fixed, [*(moves[place] for place in places), *made])
+        return partial(_turns, run, known)
 
     def buffers(self, first: int = 0) -> list[Array]:
         """Memory for the outputs from a position on."""
         return [np.empty(spec.extents, spec.dtype) for spec in self.main.program.outputs[first:]]
+
+
+def _turn(
+    run: Callable[[Sequence[int]], None],
+    read: Sequence[int],
+    kept: Mapping[str, Array],
+    now: Sequence[int],
+    outputs: Sequence[int],
+) -> None:
+    """`read` are the places of inputs among those that move. Arrays that are kept are read as well."""
+    run([*(now[place] for place in read), *outputs])
+
+
+def _turns(run: Callable[[int, Mapping[int, int]], int], kept: Mapping[str, Array], count: int) -> None:
+    """Some at a time, so that an interrupt is seen now and then."""
+    for first in range(0, count, AT_ONCE):
+        run(min(count - first, AT_ONCE), {})
 
 
 class _Made(NamedTuple):
@@ -263,23 +284,39 @@ class _Turns:
 
 
 def _scan(params: Any, parts: list[CompiledSubgraph], inputs: list[Array], outs: Outputs) -> None:
-    data = params.num_data
-    steps = len(inputs[0])
-    turns = _Turns(parts[0], outs, params.num_outputs, inputs[data : data + params.num_states])
-    run = parts[0].started([*(array[0, ...] for array in inputs[:data]), *inputs[data:]]) if steps else None
-    items = [_Items(array) for array in inputs[:data]]
-    for count in range(steps):
-        step = steps - 1 - count if params.reverse else count
-        now = [*(item[step] for item in items), *turns.states]
-        assert run is not None
-        run(now, turns.targets(step, count))
-    turns.finish()
+    data, results, (part, *_) = params.num_data, params.num_outputs, parts
+    steps, before = len(inputs[0]), inputs[data : data + params.num_states]
+    spare = part.buffers()
+    first, second = spare[results:], part.buffers(results)
+    for place, state in zip(second, before):
+        place[...] = state
+    if steps:
+        items = [_moved(array, steps, params.reverse) for array in inputs[:data]]
+        wholes = [outs.get(k) for k in range(results)]
+        made = [
+            Move(address_of(one)) if whole is None else _moved(whole, steps, params.reverse)
+            for whole, one in zip(wholes, spare)
+        ]
+        ends = [(address_of(one), address_of(other)) for one, other in zip(first, second)]
+        read = [Move(other, one - other, returns=True) for one, other in ends]
+        written = [Move(one, other - one, returns=True) for one, other in ends]
+        given = [*(array[0, ...] for array in inputs[:data]), *inputs[data:]]
+        part.turning(given, [*items, *read], [*made, *written])(steps)
+    for k, state in enumerate(first if steps % 2 else second):
+        if results + k in outs:
+            outs[results + k][...] = state
+
+
+def _moved(array: Array, steps: int, is_reversed: bool) -> Move:
+    """The items of an array along its first axis, from the first or from the last on."""
+    step, start = array.strides[0], address_of(array)
+    return Move(start + (steps - 1) * step, -step) if is_reversed else Move(start, step)
 
 
 def _while_loop(params: Any, parts: list[CompiledSubgraph], inputs: list[Array], outs: Outputs) -> None:
     test, body = parts
     turns = _Turns(body, outs, params.num_outputs, inputs[: params.num_states])
-    ask, run = test.started(inputs), body.started(inputs)
+    ask, run = test.started(inputs, params.num_states), body.started(inputs, params.num_states)
     answer = test.buffers()
     told = [*map(address_of, answer)]
     done = 0
@@ -300,7 +337,7 @@ def _cond(params: Any, parts: list[CompiledSubgraph], inputs: list[Array], outs:
     chosen = parts[0] if holds(inputs[0]) else parts[1]
     spare = chosen.buffers()
     targets = [outs.get(k, spare[k]) for k in range(params.num_outputs)]
-    chosen.started(inputs)([*map(address_of, inputs)], [*map(address_of, targets)])
+    chosen.started(inputs, len(inputs))([*map(address_of, inputs)], [*map(address_of, targets)])
 
 
 _RUNNERS = {"scan": _scan, "while_loop": _while_loop, "cond": _cond}

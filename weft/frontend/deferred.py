@@ -144,9 +144,14 @@ def _branch(params: IfAttrs, condition: Array, *captured: Array, subgraphs: Sequ
 
 
 def looped(
-    params: LoopAttrs, body: Symbol, inputs: Sequence[Any], run: Callable[[list[Any]], Sequence[Any]]
+    params: LoopAttrs,
+    body: Symbol,
+    inputs: Sequence[Any],
+    run: Callable[[list[Any]], Sequence[Any]],
+    first: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """The outputs of a loop whose body `run` runs, on one value for each of its inputs."""
+    """The outputs of a loop whose body `run` runs, on one value for each of its inputs; what the `first` turn gave may
+    be there already."""
     limit, goes_on, *rest = inputs
     turns = int(np.asarray(limit).reshape(-1)[0])
     items: list[list[Any]] = [[] for _ in range(params.num_outputs)]
@@ -155,13 +160,19 @@ def looped(
     turn = 0
     while turn < turns and holds(goes_on):
         if turn == MOST_TURNS:
-            raise RunError(f"a loop did not end after {turn} turns", hint="give it a number of turns")
-        goes_on, *made = run([np.full(shape, turn, np.int64), goes_on, *carried, *captured])
+            raise never_ends()
+        given = None if turn else first
+        goes_on, *made = given or run([np.full(shape, turn, np.int64), goes_on, *carried, *captured])
         carried = made[: params.num_states]
         for item, whole in zip(made[params.num_states :], items):
             whole.append(item)
         turn += 1
     return [*carried, *(_stacked(whole, params.num_states + index) for index, whole in enumerate(items))]
+
+
+def never_ends() -> RunError:
+    """The error for a loop that went on for too long."""
+    return RunError(f"a loop did not end after {MOST_TURNS} turns", hint="give it a number of turns")
 
 
 def turn_shape(body: Symbol) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,14 @@ from .outputs import as_output, given_outputs, new_output, put_in_place, set_apa
 from .program import Array, Program, TensorSpec, described, listed
 
 KEPT_SIZES = 64  # of the executors that are bound to them, the last used
+
+
+class Move(NamedTuple):
+    """An address, what is added to it after each turn, and whether that is taken off again after the next."""
+
+    address: int
+    step: int = 0
+    returns: bool = False
 
 
 class Executor(ABC):
@@ -91,6 +99,10 @@ class Executor(ABC):
         """The executor itself, or that for the sizes of these inputs if its program leaves some open."""
         return self._at(inputs) if self.program.open_sizes else self
 
+    def settled(self, inputs: Mapping[str, Array]) -> Executor:
+        """The executor that runs arrays of these sizes: this one, unless its sizes are open."""
+        return self._at(inputs) if self.program.open_sizes else self
+
     def _at(self, inputs: Mapping[str, Array]) -> Executor:
         """The executor for the sizes of these inputs, which is kept for the next of them."""
         shapes = [inputs[spec.name].shape for spec in self.program.inputs]
@@ -157,6 +169,29 @@ class Executor(ABC):
             self.run_at([known[number] for number in range(len(known))], addresses[len(moving) :])
 
         return run
+
+    def turning(
+        self, fixed: Mapping[int, int], moves: Sequence[Move], goes_on: Move | None = None
+    ) -> Callable[[int, Mapping[int, int]], int]:
+        """The same for those whose addresses follow from turn to turn: what comes back takes how many turns there are
+        at most, and new addresses for some of `moves` by their places, and says how many there were. `goes_on` is a
+        byte that is not 0 before each of them."""
+        run, rows = self.repeated(fixed), [*map(list, moves)]
+        asked = list(goes_on or Move(0))
+
+        def some(count: int, starts: Mapping[int, int]) -> int:
+            for place, address in starts.items():
+                rows[place][0] = address
+            for done in range(count):
+                if goes_on is not None and not ctypes.c_uint8.from_address(asked[0]).value:
+                    return done
+                run([address for address, *_ in rows])
+                for row in (*rows, asked):
+                    row[0] += row[1]
+                    row[1] = -row[1] if row[2] else row[1]
+            return count
+
+        return some
 
     def bind(self, inputs: Mapping[str, Any] | None = None, out: Any = None) -> BoundStep:
         """A step over the memory of these arrays; inputs and outputs that are not given get memory of their own, inputs

@@ -5,8 +5,9 @@
 The first answer says how long loading took. Then {"seed": 3, "runs": 5} runs on inputs made from
 that seed and the next ones, and gives the seconds of each run; {"seed": 3, "save": "y.npy"} writes
 the first output; {"stop": true} ends. Inputs depend on seed, name, shape and dtype only, so that all
-runtimes get the same. The file is run as it is, without the package around it: what that takes to load
-would count against other runtimes.
+runtimes get the same; with {"arrays": "x.npz"}, as `save_arrays` writes it, they are those each time.
+The file is run as it is, without the package around it: what that takes to load would count against
+other runtimes.
 """
 
 from __future__ import annotations
@@ -51,6 +52,24 @@ def make_inputs(specs: Inputs, seed: int, integers: int = TOKENS) -> dict[str, A
         else:
             made[name] = rng.integers(0, integers, shape).astype(dtype)
     return made
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """A file of arrays by any names; words are text in it, and objects in memory."""
+    numbered = {f"a{k}": plain(array) for k, array in enumerate(arrays.values())}
+    np.savez(path, **numbered, names=list(arrays))  # type: ignore[arg-type]
+
+
+def load_arrays(path: Path) -> dict[str, Array]:
+    """What `save_arrays` wrote."""
+    with np.load(path) as stored:
+        found = {str(name): stored[f"a{k}"] for k, name in enumerate(stored["names"])}
+    return {name: array.astype(object) if array.dtype.kind == "U" else array for name, array in found.items()}
+
+
+def plain(array: Array) -> Array:
+    """As files hold it."""
+    return array.astype(str) if array.dtype == object else array
 
 
 # The runtimes: each takes a path, a number of threads, and the inputs where the caller knows better than the file.
@@ -148,16 +167,16 @@ def answer(**fields: Any) -> None:
     print(json.dumps(fields), flush=True)
 
 
-def respond(model: Loaded, request: dict[str, Any], integers: int) -> None:
-    """Runs the model as often as a request says."""
+def respond(model: Loaded, request: dict[str, Any], draw: Callable[[int], dict[str, Array]]) -> None:
+    """Runs the model as often as a request says, on what is drawn for a seed."""
     seed = int(request["seed"])
     if "save" in request:
-        np.save(request["save"], model.run(make_inputs(model.inputs, seed, integers))[0])
+        np.save(request["save"], plain(np.asarray(model.run(draw(seed))[0])))
         answer(saved=True)
         return
     seconds = []
     for number in range(int(request["runs"])):
-        arrays = make_inputs(model.inputs, seed + number, integers)
+        arrays = draw(seed + number)
         start = time.perf_counter()
         model.run(arrays)
         seconds.append(time.perf_counter() - start)
@@ -174,14 +193,19 @@ def serve(loaders: Mapping[str, Loader], started: float) -> None:
     """Loads the model that the arguments name, and answers until it is told to stop."""
     name, path, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     told = json.loads(sys.argv[4]) if len(sys.argv) > 4 else {}
+    given = load_arrays(Path(told["arrays"])) if told.get("arrays") else None
     inputs = {key: (tuple(shape), dtype) for key, (shape, dtype) in told.get("inputs", {}).items()}
-    integers = int(told.get("integers", TOKENS))
+    inputs = inputs if given is None else {name: (array.shape, str(array.dtype)) for name, array in given.items()}
     sys.stdout, out = sys.stderr, sys.stdout  # what libraries print must not mix with answers
     start = time.perf_counter()
     try:
         model = loaders[name](path, threads, inputs)
         loaded = time.perf_counter()
-        model.run(make_inputs(model.inputs, 0, integers))
+
+        def draw(seed: int) -> dict[str, Array]:
+            return make_inputs(model.inputs, seed, told.get("integers", TOKENS)) if given is None else dict(given)
+
+        model.run(draw(0))
     except Exception as error:
         sys.stdout = out
         answer(error=f"{type(error).__name__}: {error}"[:2000])
@@ -194,7 +218,7 @@ def serve(loaders: Mapping[str, Loader], started: float) -> None:
         if request.get("stop"):
             answer(peak=peak_megabytes())
             return
-        respond(model, request, integers)
+        respond(model, request, draw)
 
 
 if __name__ == "__main__":

@@ -29,13 +29,16 @@ SCRIPT = ("-P", str(Path(__file__).parent / "contenders.py"))  # without its fol
 
 class Rules(NamedTuple):
     """What is run, what inputs are where the caller knows better than the file, below what integers are drawn, who
-    is told of rounds that are done, and where kernels are kept."""
+    is told of rounds that are done, where kernels are kept, a file with all inputs, in place of drawn ones, and how
+    far outputs may be apart."""
 
     script: tuple[str, ...] = SCRIPT
     inputs: Mapping[str, tuple[tuple[int, ...], str]] | None = None
     integers: int = 1000
     look: Callable[[int, int], None] | None = None
     cache: Path | None = None  # weft's kernels are kept here; else compiled anew
+    arrays: Path | None = None  # as contenders' `save_arrays` writes it
+    tolerance: float = TOLERANCE
 
 
 class Failed(Exception):
@@ -54,7 +57,8 @@ class Contender:
     def __init__(self, name: str, path: Path, threads: int, cache: Path, rules: Rules) -> None:
         self.name = name
         self.cache = cache
-        told = json.dumps({"inputs": rules.inputs or {}, "integers": rules.integers})
+        arrays = None if rules.arrays is None else str(rules.arrays)
+        told = json.dumps({"inputs": rules.inputs or {}, "integers": rules.integers, "arrays": arrays})
         command = [sys.executable, *rules.script, name, str(path), str(threads), told]
         limits = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         self.process = subprocess.Popen(
@@ -143,7 +147,7 @@ def measure(
                 running[name] = started(name, path, threads, rules.cache or folder / "cache", results[name], rules)
             except Failed as error:
                 results[name].failure = str(error)
-        verify(running, results, folder)
+        verify(running, results, folder, rules.tolerance)
         alternate(running, results, rounds, rules.look)
         for name, contender in running.items():
             results[name].peak_mb = contender.ask(stop=True)["peak"]
@@ -165,7 +169,7 @@ def started(name: str, path: Path, threads: int, cache: Path, result: Result, ru
     return contender
 
 
-def verify(running: dict[str, Contender], results: dict[str, Result], folder: Path) -> None:
+def verify(running: dict[str, Contender], results: dict[str, Result], folder: Path, tolerance: float) -> None:
     """Holds outputs against ONNX Runtime's, or weft's where that is not there."""
     outputs = {}
     for name, contender in list(running.items()):
@@ -179,14 +183,23 @@ def verify(running: dict[str, Contender], results: dict[str, Result], folder: Pa
     expected = outputs.get("onnxruntime", outputs.get("weft"))
     if expected is None:
         return
-    expected = expected.astype(np.float64)
-    scale = float(np.abs(expected).max()) or 1.0
     for name, output in outputs.items():
-        same = output.shape == expected.shape
-        worst = float(np.abs(output - expected).max()) / scale if same else float("inf")
-        results[name].error = worst
-        if not worst <= TOLERANCE:
+        results[name].error = worst = _off(output, expected)
+        if not worst <= tolerance:
             results[name].failure = f"wrong output: off by {worst:.2g} of the largest magnitude"
+
+
+def _off(output: Any, expected: Any) -> float:
+    """By how much at most, relative to the largest magnitude. Words are equal or not, and so is what is no number."""
+    if output.shape != expected.shape:
+        return float("inf")
+    if expected.dtype.kind == "U":
+        return 0.0 if np.array_equal(output, expected) else float("inf")
+    wide = expected.astype(np.float64)
+    numbers = np.isfinite(wide)
+    if not np.array_equal(output[~numbers], wide[~numbers], equal_nan=True):
+        return float("inf")
+    return float(np.abs(output - wide)[numbers].max(initial=0)) / (float(np.abs(wide[numbers]).max(initial=0)) or 1.0)
 
 
 def alternate(

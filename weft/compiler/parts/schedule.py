@@ -6,12 +6,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...base.dtype import INT64
 from ...base.errors import Error
 from ...core.graph import Graph
 from ...core.infer import infer
 from ...core.ir import Fact, Node, NodeEntry
-from ...frontend.deferred import DEFERRED, HOST_STEP, IF_ELSE, LOOP, evaluated, host_outputs, looped, turn_shape
+from ...frontend.deferred import (
+    DEFERRED,
+    HOST_STEP,
+    IF_ELSE,
+    LOOP,
+    MOST_TURNS,
+    evaluated,
+    host_outputs,
+    looped,
+    never_ends,
+    turn_shape,
+)
 from ...frontend.specialise import specialised
 from ...ops.control_flow import by_input_name, holds, input_name
 from ...runtime.program import Array
@@ -22,6 +35,7 @@ from .cut import HostCall, PartPlan, cut, is_whole
 from .delivery import Delivery
 from .part import Part
 from .ready import Look
+from .turns import quick_turns
 
 Values = dict[str, Any]  # arrays, arrays of text, sequences, and None for what is absent
 
@@ -151,8 +165,24 @@ class _Step:
         return self._body(0 if holds(inputs[0]) else 1).run(by_input_name(inputs), names)
 
     def _loop(self, node: Node, inputs: list[Any], names: Mapping[str, int]) -> list[Any]:
-        body = self._body(0)
-        return looped(node.params, node.subgraphs[0], inputs, lambda values: body.run(by_input_name(values), names))
+        body, symbol, states = self._body(0), node.subgraphs[0], node.params.num_states
+
+        def run(values: list[Any]) -> list[Any]:
+            return body.run(by_input_name(values), names)
+
+        turns = int(np.asarray(inputs[0]).reshape(-1)[0])
+        if body.whole is None or turns < 2 or not holds(inputs[1]):
+            return looped(node.params, symbol, inputs, run)
+        values = [np.zeros(turn_shape(symbol), np.int64), *inputs[1:]]
+        first = run(values)
+        quick = quick_turns(body.whole, values, first, states, names)
+        if quick is None:
+            return looped(node.params, symbol, inputs, run, first)
+        done = quick.run(min(turns, MOST_TURNS))
+        if done.turns == MOST_TURNS < turns and holds(done.goes_on):
+            raise never_ends()
+        items = zip(first[1 + states :], done.items)
+        return [*done.states, *(np.concatenate([item[None], *blocks]) for item, blocks in items)]
 
     def _body(self, number: int) -> Schedule:
         body = self._bodies.get(number)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +22,23 @@ from ...runtime.inputs import by_name
 from ...runtime.program import Array
 from ..model import CompiledModel, compile, opened
 from ..prepare import folded
+from .equalise import Reach, channel_axis, equalised
 from .ranges import Ends, Histogram, Range
-from .rewrite import TAKES_BIAS, Point, Quantised, points_of, products_of, quantised, scale_of, with_biases
+from .rewrite import (
+    TAKES_BIAS,
+    Point,
+    Quantised,
+    Scale,
+    points_of,
+    products_of,
+    quantised,
+    quantised_apart,
+    scale_of,
+    with_biases,
+)
 
+JUDGED = 16  # batches
+PROBABILITIES = frozenset({"softmax", "log_softmax", "sigmoid"})
 METHODS = ("minmax", "percentile", "mse")
 ACTIVATIONS = ("uint8", "int8")
 # What makes a graph of layers as they are computed: scales of norms in the weights, equal nodes one.
@@ -44,7 +60,8 @@ class LayerAccuracy:
 
 @dataclass(frozen=True, repr=False)
 class QuantiseReport(Shown):
-    """By layers in order, and then of the model's outputs, on the first batch."""
+    """By layers in order, on the first batch, and then of the model's outputs, on the first few batches: of
+    probabilities, what they are made of."""
 
     method: str
     batches: int
@@ -101,9 +118,10 @@ def quantize(
     batches, one at a time, that are dicts by the names of inputs, tuples in their order, or arrays for the only one.
 
     `method`: "minmax", all that was seen; "percentile", but for a few numbers at either end; "mse", the ends for which
-    levels differ least from numbers. Nodes named in `keep` stay as they are, and so do the first products, as many as
-    it takes for outputs of the first batch to have `least_decibels` of signal over noise: what is lost early grows on
-    the way. `progress(done, total)` is called after each batch.
+    levels differ least from numbers. Channels that reach little beside others are made larger before that, and weights
+    that read them smaller. Nodes named in `keep` stay as they are, and so do the products that lose most by themselves,
+    as many as it takes for outputs of the first few batches to have `least_decibels` of signal over noise.
+    `progress(done, total)` is called after each batch.
 
     >>> import numpy as np
     >>> import weft
@@ -124,19 +142,22 @@ def quantize(
     unknown = set(keep) - {node.name for node in source.graph.indexed.nodes}
     if unknown:
         raise InvalidValue(f"the model has no node {min(unknown)!r} to keep")
-    points = points_of(graph, products)
     batches = _Batches(source, calibration_data, progress)
+    graph, constants = equalised(
+        graph, constants, products, _reached(graph, constants, products, batches, source, threads)
+    )
+    products = products_of(graph, constants, keep)
+    points = points_of(graph, products)
     watch = _Watch(graph, constants, points, products, method, source, threads)
     for batch in batches:
         watch.add(batch)
-    if batches.first is None:
-        raise InvalidValue("no batch of calibration data was given", hint="a list of arrays or of dicts by input")
     reached = watch.ranges(percentile)
     scales = {point.measured: scale_of(found, activations) for point, found in zip(points, reached)}
-    sides = _Sides(graph, constants, batches.first, source, threads)
+    sides = _Sides(graph, constants, batches.judged, source, threads)
+    ranked = _Ranked(products, lambda: sides.apart(products, scales, watch.means))
 
-    def trial(first: int) -> _Trial:
-        chosen = products[first:]
+    def trial(floats: int) -> _Trial:
+        chosen = ranked.without(floats)
         chosen_scales = {p: scales[p.measured] for p in points_of(graph, chosen)}
         made = quantised(graph, constants, chosen, chosen_scales, watch.means)
         return _Trial(made, chosen, sides.outputs(made))
@@ -145,6 +166,22 @@ def quantize(
     layers = sides.layers(best.made, best.products)
     report = QuantiseReport(method, batches.count, tuple(layers), tuple(best.outputs))
     return QuantisedModel(Symbol(best.made.graph.outputs), best.made.params, report)
+
+
+class _Ranked:
+    """Products in order, of which those that lose most by themselves can be left out: what that is, is measured when it
+    is first asked for."""
+
+    def __init__(self, products: list[Node], measure: Callable[[], Sequence[float]]) -> None:
+        self._products, self._measure = products, measure
+        self._worst: list[Node] = []
+
+    def without(self, count: int) -> list[Node]:
+        if count and not self._worst:
+            decibels = dict(zip(self._products, self._measure()))
+            self._worst = sorted(self._products, key=lambda node: decibels[node])
+        left = set(self._worst[:count])
+        return [node for node in self._products if node not in left]
 
 
 class _Trial(NamedTuple):
@@ -158,7 +195,7 @@ class _Trial(NamedTuple):
 
 
 def _fewest_floats(trial: Callable[[int], _Trial], count: int, least: float) -> _Trial:
-    """With as few of the first products in floats as outputs allow: 1, 2, 4, ... are tried, then what is between."""
+    """With as few products in floats as outputs allow: 1, 2, 4, ... are tried, then what is between."""
     best = trial(0)
     if best.decibels >= least:
         return best
@@ -199,22 +236,58 @@ class _Batches:
             raise InvalidType(
                 f"calibration data is a {type(data).__name__}", why="it is a list or a generator of batches", hint="[x]"
             )
-        self.specs, self.data, self.progress = source.inputs, data, progress
+        self.specs, self.progress = source.inputs, progress
         self.total = len(data) if isinstance(data, Sequence) else None
-        self.first: dict[str, Any] | None = None
         self.count = 0
+        self.judged: list[dict[str, Any]] = []  # the first few, by which outputs are judged
+        self._rest = iter(data)
+        for batch in self._rest:
+            self.first = self._named(batch)
+            return
+        raise InvalidValue("no batch of calibration data was given", hint="a list of arrays or of dicts by input")
+
+    def _named(self, batch: Any) -> dict[str, Any]:
+        if isinstance(batch, Mapping):
+            return dict(batch)
+        return by_name(self.specs, batch if isinstance(batch, (tuple, list)) else (batch,), {})
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        for batch in self.data:
-            if isinstance(batch, Mapping):
-                named = dict(batch)
-            else:
-                named = by_name(self.specs, batch if isinstance(batch, (tuple, list)) else (batch,), {})
-            self.first = named if self.first is None else self.first
-            yield named
+        for batch in chain([self.first], map(self._named, self._rest)):
+            self.judged += [batch] * (len(self.judged) < JUDGED)
+            yield batch
             self.count += 1
             if self.progress is not None:
                 self.progress(self.count, self.total)
+
+
+def _reached(
+    graph: Graph,
+    constants: Mapping[str, Array],
+    products: Sequence[Node],
+    batches: _Batches,
+    source: CompiledModel,
+    threads: int | None,
+) -> dict[NodeEntry, Reach]:
+    """What channels of the data of products reach in the first batch."""
+    rows = {node.inputs[0]: node for node in products}
+    outputs = [made.outputs[0] for entry, node in rows.items() for made in _symbolic_reach(graph, entry, node)]
+    if not outputs:
+        return {}
+    model = _model(outputs, constants, source, threads)
+    values = model.run({spec.name: batches.first[spec.name] for spec in model.inputs if spec.name in batches.first})
+    pairs = zip(values[::2], values[1::2])
+    return {entry: Reach(a.astype(np.float64), np.sqrt(b.astype(np.float64))) for entry, (a, b) in zip(rows, pairs)}
+
+
+def _symbolic_reach(graph: Graph, entry: NodeEntry, node: Node) -> list[Symbol]:
+    """The largest magnitude and the mean square of each channel."""
+    axis = channel_axis(node, len(graph.fact(entry).shape or ()))
+    value = Symbol([entry])
+    square = Op.get("broadcast_mul")(value, value)
+    return [
+        Op.get("max")(Op.get("abs")(value), axis=axis, exclude=True),
+        Op.get("mean")(square, axis=axis, exclude=True),
+    ]
 
 
 class _Watch:
@@ -270,8 +343,8 @@ class _Watch:
 
 def _channel_mean(graph: Graph, entry: NodeEntry, node: Node) -> Symbol:
     """Of what a product reads, over all but its channels."""
-    rank = len(graph.fact(entry).shape or ())
-    made: Symbol = Op.get("mean")(Symbol([entry]), axis=1 if node.op_name == "conv2d" else rank - 1, exclude=True)
+    axis = channel_axis(node, len(graph.fact(entry).shape or ()))
+    made: Symbol = Op.get("mean")(Symbol([entry]), axis=axis, exclude=True)
     return made
 
 
@@ -289,45 +362,81 @@ def _model(
 
 
 class _Sides:
-    """The model in floats and in bytes, on one batch. Values of layers meet inside of one program, of which four
-    numbers for each leave it: memory is that of two runs, however many layers there are."""
+    """The model in floats and in bytes. Values of layers meet inside of one program, of which four numbers for each
+    leave it: memory is that of two runs, however many layers there are."""
 
     def __init__(
         self,
         graph: Graph,
         constants: Mapping[str, Array],
-        batch: Mapping[str, Any],
+        batches: Sequence[Mapping[str, Any]],
         source: CompiledModel,
         threads: int | None,
     ) -> None:
-        self.graph, self.constants, self.batch = graph, constants, batch
+        self.graph, self.constants, self.batches = graph, constants, batches
         self.source, self.threads = source, threads
-        self.floats: list[Array] = []
+        self.floats: list[list[Array]] = []
 
     def outputs(self, made: Quantised) -> list[LayerAccuracy]:
         """What each output loses."""
-        self.floats = self.floats or self._values(self.graph.outputs, self.constants)
-        pairs = zip(self.source.outputs, self.floats, self._values(made.graph.outputs, made.params))
-        return [_accuracy(name, "output", *map(float, _sums(a, b))) for name, a, b in pairs]
+        self.floats = self.floats or self._values(_scores(self.graph), self.constants, self.batches)
+        levels = self._values(_scores(made.graph), made.params, self.batches)
+        sums = [[_sums(a, b) for a, b in zip(*pair)] for pair in zip(self.floats, levels)]
+        rows = [reduce(_together, map(Sums._make, rows)) for rows in zip(*sums)]
+        return [_accuracy(name, "output", *map(float, row)) for name, row in zip(self.source.outputs, rows)]
+
+    def apart(
+        self, products: Sequence[Node], scales: Mapping[NodeEntry, Scale], means: Mapping[NodeEntry, Array]
+    ) -> list[float]:
+        """Decibels of each product that alone reads levels."""
+        found, params = quantised_apart(self.graph, self.constants, products, scales, means)
+        return [row.decibels for row in self._beside(products, [found[node] for node in products], params)]
 
     def layers(self, made: Quantised, products: Sequence[Node]) -> list[LayerAccuracy]:
-        """What each product loses."""
+        """What each product loses, with what those before it have lost."""
         names = {node.name: node for node in made.graph.indexed.nodes}
-        sums: list[NodeEntry] = []
-        for node in products:
-            floats, levels = Symbol([NodeEntry(node)]), Symbol([NodeEntry(names[node.name])])
-            sums += [made.outputs[0] for made in _symbolic_sums(floats, levels)]
-        found = self._values(sums, {**self.constants, **made.params}) if sums else []
+        entries = [NodeEntry(names[node.name]) for node in products]
+        return self._beside(products, entries, {**self.constants, **made.params})
+
+    def _beside(
+        self, products: Sequence[Node], entries: Sequence[NodeEntry], params: Mapping[str, Array]
+    ) -> list[LayerAccuracy]:
+        """Products beside what stands for them, on the first batch."""
+        pairs = zip(products, entries)
+        sums = [made.outputs[0] for a, b in pairs for made in _symbolic_sums(Symbol([NodeEntry(a)]), Symbol([b]))]
+        found = self._values(sums, params, self.batches[:1])[0] if sums else []
         rows = [found[4 * number : 4 * number + 4] for number in range(len(products))]
         return [
             _accuracy(node.name, node.op_name, *(float(value.reshape(())) for value in row))
             for node, row in zip(products, rows)
         ]
 
-    def _values(self, entries: Sequence[NodeEntry], params: Mapping[str, Array]) -> list[Array]:
+    def _values(
+        self, entries: Sequence[NodeEntry], params: Mapping[str, Array], batches: Sequence[Mapping[str, Any]]
+    ) -> list[list[Array]]:
+        """For each batch."""
         model = _model(entries, params, self.source, self.threads)
-        values: list[Array] = model.run({spec.name: self.batch[spec.name] for spec in model.inputs})
-        return values
+        return [model.run({spec.name: batch[spec.name] for spec in model.inputs}) for batch in batches]
+
+
+def _scores(graph: Graph) -> list[NodeEntry]:
+    """The outputs, and of probabilities what they are made of: these say little of how near another decision is."""
+    return [entry.node.inputs[0] if entry.node.op_name in PROBABILITIES else entry for entry in graph.outputs]
+
+
+class Sums(NamedTuple):
+    """Of a value in floats and in levels: squares of the first, and of what lies between; the largest of both."""
+
+    signal: float
+    noise: float
+    scale: float
+    largest: float
+
+
+def _together(one: Sums, other: Sums) -> Sums:
+    """Of two batches."""
+    ends = max(one.scale, other.scale), max(one.largest, other.largest)
+    return Sums(one.signal + other.signal, one.noise + other.noise, *ends)
 
 
 def _sums(wanted: Array, found: Array) -> tuple[Any, ...]:

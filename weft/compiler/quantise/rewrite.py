@@ -212,6 +212,28 @@ def quantised(
     return Quantised(made, {name: value for name, value in rewriting.params.items() if name in used})
 
 
+def quantised_apart(
+    graph: Graph,
+    params: Mapping[str, Array],
+    products: Collection[Node],
+    scales: Mapping[NodeEntry, Scale],
+    means: Mapping[NodeEntry, Array],
+) -> tuple[dict[Node, NodeEntry], dict[str, Array]]:
+    """Each product in bytes of what it reads in floats, and all parameters: what it adds to the noise by itself."""
+    points = {Point((entry,), entry, False): scale for entry, scale in scales.items()}
+    rewriting = _Rewriting(graph, params, products, points, means)
+    found: dict[Node, NodeEntry] = {}
+
+    def beside(walker: Walker, node: Node, inputs: list[NodeEntry]) -> None:
+        if node in rewriting.products:
+            made = rewriting.rule(walker, node, inputs)
+            assert isinstance(made, NodeEntry)
+            found[node] = made
+
+    rewrite(graph, beside)
+    return found, rewriting.params
+
+
 def with_biases(graph: Graph) -> Graph:
     """Convolutions that take in the number for each channel that is added to what they give."""
     indexed, outputs = graph.indexed, set(graph.outputs)

@@ -11,7 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from ...base.dtype import BOOL, INT64, DType
-from ...base.errors import FormatError, Unsupported
+from ...base.errors import FormatError, ShapeError, Unsupported
 from ...base.shape import Shape
 from ..deferred import IF_ELSE, LOOP, MOST_TURNS
 from ..emitter import TENSOR, Value
@@ -20,7 +20,7 @@ from .restated import OWN
 from .tensors import attribute_value
 
 if TYPE_CHECKING:
-    from .scope import Scope
+    from .scope import Captures, Scope, Subgraph
 
 Given = tuple[Shape, DType | None, str] | Value  # an input of a subgraph: what is known of it, or a value from outside
 Reader = Callable[["Scope", onnx.NodeProto, str], Sequence["Value | None"]]
@@ -49,11 +49,20 @@ def _if(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value]:
             raise FormatError(f"a condition of {known.size} elements")
         return scope.inline(then if known.reshape(()).item() else otherwise)
     captures = scope.captures(1)
-    branches = [scope.subgraph(graph, [], captures) for graph in (then, otherwise)]
+    branches = [_branch(scope, graph, captures) for graph in (then, otherwise)]
     kinds = [b if a == TENSOR else a for a, b in zip(branches[0].kinds, branches[1].kinds)]
     attrs = {"num_outputs": len(kinds)}
     symbols = [branch.symbol for branch in branches]
     return scope.emitter.deferred(IF_ELSE, _name(scope, node), [condition, *captures.values], attrs, kinds, symbols)
+
+
+def _branch(scope: Scope, graph: onnx.GraphProto, captures: Captures) -> Subgraph:
+    """A branch that does not fit the shapes that are known may be there for others, and never be taken: it is read
+    without shapes, and is an error where it is taken."""
+    try:
+        return scope.subgraph(graph, [], captures)
+    except (FormatError, ShapeError):
+        return scope.subgraph(graph, [], captures.without_shapes())
 
 
 def _loop(scope: Scope, node: onnx.NodeProto, label: str) -> Sequence[Value]:

@@ -4,6 +4,7 @@ that wait for shapes or values are deferred; subgraphs are scopes of their own t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,14 @@ class Captures:
     def __init__(self, first: int) -> None:
         self.first = first
         self.values: list[Value] = []
+        self.show_shapes = True
         self._places: dict[str, int] = {}
+
+    def without_shapes(self) -> Captures:
+        """The same values, of whose shapes a subgraph is told nothing."""
+        made = copy(self)
+        made.show_shapes = False
+        return made
 
     def place(self, name: str, value: Value) -> int:
         """The number of the input that a value becomes."""
@@ -81,7 +89,8 @@ class Scope:
         if value.extents is not None and value.dtype is not None:
             return self.emitter.extents(name, value.extents, value.dtype)
         place = input_name(self._captures.place(name, value))
-        return self.emitter.input(place, value.shape, value.dtype, value.kind)
+        shape = value.shape if self._captures.show_shapes else None
+        return self.emitter.input(place, shape, value.dtype, value.kind)
 
     def _own(self, place: int, item: onnx.ValueInfoProto, shape: Shape, dtype: DType | None, kind: str) -> Value:
         """An input of a subgraph; what is not known of it may be declared."""

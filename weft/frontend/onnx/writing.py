@@ -65,8 +65,6 @@ ALIKE = {row.op: Alike(op_type, {ours: theirs for theirs, ours in row.attrs.item
 ALIKE |= alike_rows("""
     block_grad Identity
     broadcast_add Add
-    broadcast_max Max
-    broadcast_min Min
     broadcast_mul Mul
     broadcast_sub Sub
     copy Identity

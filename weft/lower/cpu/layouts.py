@@ -46,7 +46,7 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: C
     if not plain or not _are_channels_known(shape) or facts[0].dtype != FLOAT32:
         return None
     lanes, closed = target.lanes(FLOAT32), _is_image_known(shape)
-    if params.groups == 1 and _fills_up(params, target):
+    if params.groups == 1 and _fills_up(params, shape, target):
         return _rounded_up(params, inputs, facts, target)
     layouts = _conv2d_layouts(shape[1], params.channels, params.groups, target)
     if layouts is None and not closed and params.groups == 1 and lanes > 1:
@@ -64,15 +64,41 @@ def blocked_conv2d(params: Any, inputs: Symbol, facts: Sequence[Fact], target: C
     return Op.get("conv2d")(surrounded(data, pads), *rest, **{**attrs, "padding": "(0, 0)"})
 
 
-def _fills_up(params: Any, target: CpuTarget) -> bool:
+def _fills_up(params: Any, shape: Sequence[Any], target: CpuTarget) -> bool:
     """Whether some more channels, which fill the last vector and are cut off again, cost less than what else there is:
-    they are few among many, and else there were quarters of vectors, or no Winograd."""
-    lanes, channels = target.lanes(FLOAT32), params.channels
-    if channels % lanes == 0:
+    Winograd's tiles may serve them, but what is made goes through memory twice more."""
+    lanes, block = target.lanes(FLOAT32), channel_block(params.channels, target)
+    if params.channels % lanes == 0:
         return False
-    if 2 * (channel_block(channels, target) or 1) < lanes:
-        return bool(channels >= MANY * lanes)
-    return channels >= WIDE * lanes and _suits_winograd(params)
+    if block is None or not _is_image_known(tuple(shape)):
+        return params.channels >= MANY * lanes and 2 * (block or 1) < lanes
+    core, wider = target.facts, replace(params, channels=params.channels + -params.channels % lanes)
+    pads = four_pads(params.padding)
+    extents = [
+        (shape[2 + axis] + pads[axis] + pads[2 + axis] - params.dilation[axis] * (size - 1) - 1) // params.strides[axis]
+        + 1
+        for axis, size in enumerate(params.kernel_size)
+    ]
+    spots = (shape[0] if isinstance(shape[0], int) else OPEN_IMAGES) * prod(extents)
+    work = 2 * shape[1] * prod(params.kernel_size) * spots / core.flops
+    filled: dict[int | None, float] = {None: work * wider.channels}
+    whole = _conv2d_layouts(shape[1], wider.channels, 1, target) or {}
+    if winograd_tile(wider, shape, {"layout": "", "out_layout": "", **whole}, target):
+        filled |= convolution_times(wider, shape, target)
+    moved = 4 * spots * (wider.channels + 2 * params.channels) * FLOAT32.itemsize / core.near_rate
+    costs = {"parts of vectors, us": 1e6 * work * _computed(params.channels, block, target)}
+    costs["more channels, us"] = 1e6 * (min(filled.values()) + moved)
+    best = min(costs, key=lambda form: costs[form])
+    decided("channels that fill no vectors", _fills_up, best, lambda: costs)
+    return best == "more channels, us"
+
+
+def _computed(channels: int, block: int, target: CpuTarget) -> int:
+    """How many channels units compute, those that are not there as well, where they are stored in blocks: two halves
+    of a vector are computed as a whole one."""
+    unit = max(target.unit_bits // (8 * FLOAT32.itemsize), block)
+    together = 2 if 2 * block == unit else 1
+    return -(-channels // (block * together)) * unit
 
 
 def _are_channels_known(shape: Shape) -> TypeGuard[tuple[Any, int, Any, Any]]:
@@ -155,8 +181,7 @@ def _conv2d_layouts(inputs: int, outputs: int, groups: int, target: CpuTarget) -
     return _named(f"NCHW{data}c", f"OIHW{data}i{out}o", f"NCHW{out}c")
 
 
-WIDE = 8  # vectors of channels, from which on a few zeros to fill the last one cost less than Winograd gains
-MANY = 4  # the same where the other choice are quarters of vectors
+MANY = 4  # vectors of channels, from which on a few zeros to fill the last one cost less than quarters of vectors
 OPEN_IMAGES = 4  # what a number of images is taken for that is not known
 WINOGRAD_GAIN = 0.85  # of the direct form's time, at most, to be worth its rounding errors
 SMALL_TILES = 0.95  # of larger tiles' time, at least, for which small ones are taken: they round less

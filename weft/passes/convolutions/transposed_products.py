@@ -1,5 +1,6 @@
 """TransposedAsProducts: a transposed convolution with very few channels in its output becomes a pointwise convolution
-that makes all its taps, and a sum of those that fall on the same place.
+that makes all its taps, and a sum of those that fall on the same place. So does one with more channels that fill no
+vectors, where no two taps fall on the same place.
 
     y[s t + r] = sum over i < m of z[i s + r, t - i],  z[k, t] = sum over c of w[c, k] x[c, t],  taps k = i s + r < m s
 
@@ -18,6 +19,7 @@ from ...core.passes import register_pass
 from ...core.walk import Walker, rewrite
 
 FEW = 4  # channels of the output
+WHOLE = 16  # channels that fill vectors of any target, so that kernels of transposed convolutions have no empty lanes
 MOST_SUMS = 16  # taps that fall on one place
 
 
@@ -66,7 +68,8 @@ def _suits(node: Node) -> bool:
     p = node.params
     plain = p.layout == "NCHW" and p.kernel_layout == "OIHW" and p.groups == 1 and p.out_dtype == "same"
     whole = all(size % stride == 0 for size, stride in zip(p.kernel_size, p.strides))
-    return plain and whole and p.channels <= FEW and set(p.dilation) == {1}
+    alone = p.kernel_size == p.strides and p.channels % WHOLE != 0
+    return plain and whole and (p.channels <= FEW or alone) and set(p.dilation) == {1}
 
 
 def _sides(node: Node, shape: Any, out: Any) -> list[_Side]:

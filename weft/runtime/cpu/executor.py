@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_int64, c_void_p
 from functools import partial
+from itertools import chain
 from math import inf
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from ...base.ndarray import ALIGNMENT, NDArray, empty
 from ...base.plan import BufferRef, HostStep, KernelStep, Launch, Launched, known
 from ...base.target import Target
 from ..addresses import address_of
-from ..executor import Executor, view_at
+from ..executor import Executor, Move, view_at
 from ..functions import get_global_func
 from ..program import Array, Program
 from ..registry import Runtime
@@ -181,6 +182,37 @@ class CpuExecutor(Executor):
                 spaces.append(space)
 
         return run
+
+    def turning(
+        self, fixed: Mapping[int, int], moves: Sequence[Move], goes_on: Move | None = None
+    ) -> Callable[[int, Mapping[int, int]], int]:
+        if not self.is_native:
+            return super().turning(fixed, moves, goes_on)
+        slots, space = self._slots_of, _Workspace(self)
+        places = [slot for number, slot in enumerate(slots["input"]) if number not in fixed] + slots["output"]
+        for number, address in fixed.items():
+            space.table[slots["input"][number]] = address
+        for place, move in zip(places, moves):
+            space.table[place] = move.address
+        rows = [(place, move.step, move.returns) for place, move in zip(places, moves)]
+        byte = goes_on or Move(0)
+        job = np.array([0, len(rows), byte.address, byte.step, *chain(*rows)], np.int64)
+        arenas, pool, threads = self._loaded.arenas, self._pool, self.threads
+
+        def some(count: int, starts: Mapping[int, int]) -> int:
+            for number, address in starts.items():
+                space.table[places[number]] = address
+            arena = arenas.take(self._arena_bytes)
+            try:
+                space.use(self, arena.address)
+                job[0] = count
+                pool.ensure(threads)
+                done: int = pool.turns(self._segments[0], space.address, pool.pointer, threads, job.ctypes.data)
+                return done
+            finally:
+                arenas.give(arena)
+
+        return some
 
     @property
     def is_native(self) -> bool:

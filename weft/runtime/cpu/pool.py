@@ -30,10 +30,10 @@ _LINE = 64
 
 class ThreadPool:
     """`pointer` is what native code takes as the pool. `walk(run, slots, pointer, threads)` runs the steps of a
-    table, which `walk_code.py` describes."""
+    table, and `turns(run, slots, pointer, threads, job)` runs them again and again, as `walk_code.py` describes."""
 
     def __init__(self) -> None:
-        names = ["weft_parallel", "weft_walk", "weft_runs"]
+        names = ["weft_parallel", "weft_walk", "weft_turns", "weft_runs"]
         if has_threads():
             names += ["weft_worker", "weft_stop", "weft_try_lock", "weft_set_workers"]
         library = load_ir(pool_ir() + walk_ir() + RUNS_IR, names)
@@ -47,6 +47,7 @@ class ThreadPool:
         kind = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, pointer, long, long)
         self._parallel = kind(self._addresses["weft_parallel"])
         self.walk = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, long)(self._addresses["weft_walk"])
+        self.turns = ctypes.CFUNCTYPE(long, pointer, pointer, pointer, long, pointer)(self._addresses["weft_turns"])
         self._lock = held_lock("table")
         self._reset()
 

@@ -6,6 +6,12 @@ A run is a table of 64-bit words: a head (address of the rows, how many there ar
 there are), a row for each step (address of the kernel, its first ref, the end of its refs, address of its scalars,
 turns, whether threads share it), the refs (slot, bytes from its start on) and the scalars. `slots` are addresses, and
 behind them is room for as many as any step has refs, where the function puts what it gives to a kernel.
+
+    i64 weft_turns(ptr run, ptr slots, ptr pool, i64 threads, ptr job)
+
+runs the table again and again, and says how often. A job is how many turns there are at most, how many rows follow, the
+address of a byte that is not 0 as long as turns go on (or 0), and what is added to that address after each turn, with
+the sign changing from turn to turn. A row is a slot, what is added to its address, and whether that changes its sign.
 """
 
 from __future__ import annotations
@@ -133,7 +139,65 @@ end:
 }
 """
 
+_TURNS = """
+define i64 @weft_turns(ptr %run, ptr %slots, ptr %pool, i64 %threads, ptr %job) nounwind {
+entry:
+  %at.count = getelementptr i64, ptr %job, i64 1
+  %at.byte = getelementptr i64, ptr %job, i64 2
+  %at.away = getelementptr i64, ptr %job, i64 3
+  %rows = getelementptr i64, ptr %job, i64 4
+  %turns = load i64, ptr %job, align 8
+  %count = load i64, ptr %at.count, align 8
+  %moves = icmp sgt i64 %count, 0
+  br label %turn
+turn:
+  %number = phi i64 [ 0, %entry ], [ %following, %moved ]
+  %going = icmp slt i64 %number, %turns
+  br i1 %going, label %ask, label %end
+ask:
+  %byte = load ptr, ptr %at.byte, align 8
+  %free = icmp eq ptr %byte, null
+  br i1 %free, label %walk, label %look
+look:
+  %answer = load i8, ptr %byte, align 1
+  %holds = icmp ne i8 %answer, 0
+  br i1 %holds, label %walk, label %end
+walk:
+  call void @weft_walk(ptr %run, ptr %slots, ptr %pool, i64 %threads)
+  %away = load i64, ptr %at.away, align 8
+  %byte.next = getelementptr i8, ptr %byte, i64 %away
+  %back = sub i64 0, %away
+  store ptr %byte.next, ptr %at.byte, align 8
+  store i64 %back, ptr %at.away, align 8
+  br i1 %moves, label %move, label %moved
+move:
+  %row = phi i64 [ 0, %walk ], [ %row.next, %move ]
+  %at.slot = getelementptr { i64, i64, i64 }, ptr %rows, i64 %row, i32 0
+  %at.step = getelementptr { i64, i64, i64 }, ptr %rows, i64 %row, i32 1
+  %at.turning = getelementptr { i64, i64, i64 }, ptr %rows, i64 %row, i32 2
+  %slot = load i64, ptr %at.slot, align 8
+  %step = load i64, ptr %at.step, align 8
+  %turning = load i64, ptr %at.turning, align 8
+  %place = getelementptr i64, ptr %slots, i64 %slot
+  %address = load i64, ptr %place, align 8
+  %address.next = add i64 %address, %step
+  store i64 %address.next, ptr %place, align 8
+  %turned = icmp ne i64 %turning, 0
+  %other = sub i64 0, %step
+  %step.next = select i1 %turned, i64 %other, i64 %step
+  store i64 %step.next, ptr %at.step, align 8
+  %row.next = add i64 %row, 1
+  %more = icmp slt i64 %row.next, %count
+  br i1 %more, label %move, label %moved
+moved:
+  %following = add i64 %number, 1
+  br label %turn
+end:
+  ret i64 %number
+}
+"""
+
 
 def walk_ir() -> str:
     """The IR, to stand beside that of `weft_parallel`."""
-    return with_offsets(_WALK).replace("ROW", _ROW)
+    return with_offsets(_WALK).replace("ROW", _ROW) + _TURNS

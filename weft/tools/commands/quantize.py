@@ -36,7 +36,7 @@ def command(
 
     Convolutions and products with constant weights multiply levels of 8 bits: weights with a scale for each column,
     values with one, from what they reach while the samples run. The table tells by layers what that costs, as signal
-    over noise. The first products stay floats as long as outputs are below the wanted decibels.
+    over noise. The products that lose most stay floats as long as outputs are below the wanted decibels.
     """
     with Stages() as stages:
         found = quantize_model(

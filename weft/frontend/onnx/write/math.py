@@ -237,6 +237,13 @@ def not_equal(w: Writing) -> None:
     w.give_cast(w.node("Not", w.node("Equal", *w.inputs)))
 
 
+@writes("broadcast_max", "broadcast_min")
+def extreme(w: Writing) -> None:
+    """Of bools, which ONNX's have not, whether one is or both are."""
+    numbers, bools = {"broadcast_max": ("Max", "Or"), "broadcast_min": ("Min", "And")}[w.op_name]
+    w.give(bools if w.dtype == BOOL else numbers, *w.inputs)
+
+
 @writes("logical_not", "logical_and", "logical_or")
 def logic(w: Writing) -> None:
     op = {"logical_not": "Not", "logical_and": "And", "logical_or": "Or"}[w.op_name]
