@@ -4,6 +4,7 @@ scores: caches stay where they are."""
 import numpy as np
 import pytest
 
+import weft
 from weft.generation import Generator
 
 onnx = pytest.importorskip("onnx")
@@ -123,3 +124,26 @@ def check_steps(path, shared, kind, tolerance):
         scores, *kept = session.run(None, {"ids": some[None], **mask, **past})
         past = dict(zip(past, kept))
         np.testing.assert_allclose(generator.feed(some.tolist()), scores[0, -1], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("nodes", [grouped, rotated, windowed])
+def test_programs_of_open_lengths(nodes, tmp_path):
+    """One serves all behind a cache, and texts that end before their row does: of a first prompt, what is there."""
+    path, random = tmp_path / "decoder.onnx", np.random.default_rng(5)
+    written(path, nodes(2), 2)
+    shapes = {"ids": (1, "length"), "attention_mask": (1, "past + length")}
+    model = weft.compile(path, shape={**shapes, "past0": (1, 2, "past", SIZE), "past1": (1, 2, "past", SIZE)})
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    for past, length, there in ((4, 1, 5), (4, 3, 7), (9, 1, 10), (0, 5, 5), (0, 5, 3)):
+        inputs = {
+            "ids": random.integers(0, WORDS, (1, length)),
+            "attention_mask": np.zeros((1, past + length), np.int64),
+        }
+        inputs["attention_mask"][:, :there] = 1
+        inputs |= {f"past{n}": random.standard_normal((1, 2, past, SIZE)).astype("float32") for n in (0, 1)}
+        found, wanted = model.run(inputs), session.run(None, inputs)
+        for part, expected in zip(found[1:], wanted[1:]):
+            np.testing.assert_allclose(part, expected, rtol=1e-4, atol=1e-5)
+        seen = there - past
+        np.testing.assert_allclose(found[0][:, :seen], wanted[0][:, :seen], rtol=1e-4, atol=1e-4)
+        assert model.compilations == (1 if past else 2)

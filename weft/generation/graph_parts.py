@@ -97,9 +97,9 @@ class Parts:
         return sorted(found, key=self.places.__getitem__)
 
     def depends_on_place(self, wanted: NodeEntry) -> bool:
-        """Whether masks, positions or how many tokens there are before decide about an entry."""
+        """Whether masks, positions or how many tokens there are decide about an entry."""
         return any(
-            node.name in self.inputs.ranges if node.op is None else BEFORE in symbolic_names(node.params)
+            node.name in self.inputs.ranges if node.op is None else bool(symbolic_names(node.params))
             for node in self.needed([wanted])
         )
 

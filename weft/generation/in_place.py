@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from .graph_parts import BEFORE, Array, Copied, Parts, Sizes, row_axis
 from .steps import ROWS, StepGraph
 
 ELEMENTWISE = 1  # the last pattern of operators whose results depend on the same place of their inputs
-MOVES = frozenset("reshape flatten squeeze expand_dims transpose stack cast copy".split())
+MOVES = frozenset("transpose stack cast copy".split())
+SAME_ORDER = frozenset("reshape flatten squeeze expand_dims".split())
 PRODUCTS = frozenset("matmul dense batch_matmul".split())
 ALONG = frozenset("layer_norm rms_norm l2_normalize softmax mean sum max min concatenate split".split())
 CHECKED = (Sizes(0, 1), Sizes(1, 1), Sizes(5, 3))
@@ -107,18 +109,30 @@ class StepsOfFile:
             return False
         if _is_plain(node.op) or name in MOVES:
             return True
+        if name in SAME_ORDER:
+            return self._leading(inputs[0]) == self._leading(NodeEntry(node))
         if name in PRODUCTS:
             return given == [True, *[False] * (len(given) - 1)] and not getattr(node.params, "transpose_a", False)
         if name == "take":
             return given == [False, True]
         if name == "strided_slice":
-            before, after = parts.shape(inputs[0]), parts.shape(NodeEntry(node))
-            return [extent == ROWS for extent in before] == [extent == ROWS for extent in after]
+            forward = all(isinstance(step, int) and step > 0 for step in node.params.stride)
+            return forward and row_axis(parts.shape(inputs[0])) == row_axis(parts.shape(NodeEntry(node)))
         if name in ALONG:
             shape, axes = parts.shape(inputs[0]), node.params.axis
             axes = axes if isinstance(axes, tuple) else (axes,)
-            return bool(axes) and all(isinstance(shape[normalize_axis(axis, len(shape))], int) for axis in axes)
+            return (
+                len(axes) > 0
+                and not getattr(node.params, "exclude", False)
+                and all(isinstance(shape[normalize_axis(axis, len(shape))], int) for axis in axes)
+            )
         return False
+
+    def _leading(self, entry: NodeEntry) -> int | None:
+        """How often rows are gone over: what stands before them in row-major order."""
+        shape = self._parts.shape(entry)
+        axis = row_axis(shape)
+        return None if axis is None else prod(int(extent) for extent in shape[:axis])
 
     # The graph
 

@@ -13,7 +13,7 @@ from ...call import OnnxCall
 from ..heads import Heads, attended, attention_steps, first_keys, mask_of, merged_heads, split_heads, visible
 from ..norms import rms_norm
 from ..rotary import angles, rotated
-from .caches import Step, Window, extended, levels_of, numbers, stored
+from .caches import NOWHERE, Step, Window, extended, levels_of, numbers, stored
 from .domain import microsoft
 
 _DEFAULTS = {
@@ -89,6 +89,8 @@ def _step(call: OnnxCall, length: int | str) -> Step:
         return Step(0, call.told([max_dims(total, held)])[0])
     before = call.shifted(call.flat(call.cast(call[5], INT32)), 1)
     before = call.op("broadcast_sub", before, call.counted(length, INT32))
+    if isinstance(total, str):  # which may be the length after all, when there is nothing past
+        before = call.op("clip", before, a_min=0, a_max=NOWHERE)
     grows = sub_dims(total, held) == length
     return Step(before, total if grows else call.told([max_dims(total, held)])[0])
 
