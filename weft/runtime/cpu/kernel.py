@@ -1,4 +1,4 @@
-"""One compiled kernel, called on numpy arrays: for tests and for eager calls."""
+"""One compiled kernel, called on numpy arrays, which it looks at: for tests."""
 
 from __future__ import annotations
 
