@@ -40,7 +40,7 @@ from weft.serialization import load_safetensors
 
 CALIBRATION, UNSEEN = 32, 96  # inputs
 ROUNDS = 15  # of times
-METHOD, LEAST = "percentile", 25.0  # of ranges, and decibels that outputs keep
+METHOD, LEAST = "auto", 25.0  # of ranges, and decibels that outputs keep
 NONE = -1  # no decision: outputs at which neither model decides anything do not count
 
 Inputs = dict[str, Array]
@@ -397,7 +397,7 @@ def default_cache() -> Path:
 @click.command(help=__doc__)
 @click.argument("names", nargs=-1)
 @click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="where packages are kept")
-@click.option("--method", default=METHOD, show_default=True, help="of ranges: minmax, percentile, mse")
+@click.option("--method", default=METHOD, show_default=True, help="of ranges: minmax, percentile, mse, auto")
 @click.option("--least", default=LEAST, show_default=True, help="decibels, for which some products stay floats")
 @click.option("--layers", is_flag=True, help="what each layer loses")
 def main(names: tuple[str, ...], cache: Path, method: str, least: float, layers: bool) -> None:
