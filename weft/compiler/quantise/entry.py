@@ -39,7 +39,8 @@ from .rewrite import (
 
 JUDGED = 16  # batches
 PROBABILITIES = frozenset({"softmax", "log_softmax", "sigmoid"})
-METHODS = ("minmax", "percentile", "mse")
+RANGES = ("minmax", "percentile", "mse")
+METHODS = (*RANGES, "auto")
 ACTIVATIONS = ("uint8", "int8")
 # What makes a graph of layers as they are computed: scales of norms in the weights, equal nodes one.
 SIMPLER = "SettleInitialisers DropEmpty SimplifyInference SimplifyAlgebra FoldScaleAxis SimplifyAlgebra CommonSubexpr"
@@ -118,7 +119,8 @@ def quantize(
     batches, one at a time, that are dicts by the names of inputs, tuples in their order, or arrays for the only one.
 
     `method`: "minmax", all that was seen; "percentile", but for a few numbers at either end; "mse", the ends for which
-    levels differ least from numbers. Channels that reach little beside others are made larger before that, and weights
+    levels differ least from numbers; "auto", the one of these that outputs lose least by with all products in bytes.
+    Channels that reach little beside others are made larger before that, and weights
     that read them smaller. Nodes named in `keep` stay as they are, and so do the products that lose most by themselves,
     as many as it takes for outputs of the first few batches to have `least_decibels` of signal over noise.
     `progress(done, total)` is called after each batch.
@@ -151,18 +153,23 @@ def quantize(
     watch = _Watch(graph, constants, points, products, method, source, threads)
     for batch in batches:
         watch.add(batch)
-    reached = watch.ranges(percentile)
-    scales = {point.measured: scale_of(found, activations) for point, found in zip(points, reached)}
     sides = _Sides(graph, constants, batches.judged, source, threads)
-    ranked = _Ranked(products, lambda: sides.apart(products, scales, watch.means))
 
-    def trial(floats: int) -> _Trial:
-        chosen = ranked.without(floats)
+    def trial(chosen: list[Node], scales: Mapping[NodeEntry, Scale]) -> _Trial:
         chosen_scales = {p: scales[p.measured] for p in points_of(graph, chosen)}
         made = quantised(graph, constants, chosen, chosen_scales, watch.means)
         return _Trial(made, chosen, sides.outputs(made))
 
-    best = _fewest_floats(trial, len(products), least_decibels)
+    trials = {}
+    for name in RANGES if method == "auto" else (method,):
+        reached = watch.ranges(name, percentile)
+        scales = {point.measured: scale_of(found, activations) for point, found in zip(points, reached)}
+        trials[name] = (trial(products, scales), scales)
+    method = max(trials, key=lambda name: trials[name][0].decibels)
+    whole, scales = trials[method]
+    ranked = _Ranked(products, lambda: sides.apart(products, scales, watch.means))
+    fewer = lambda floats: trial(ranked.without(floats), scales) if floats else whole
+    best = _fewest_floats(fewer, len(products), least_decibels)
     layers = sides.layers(best.made, best.products)
     report = QuantiseReport(method, batches.count, tuple(layers), tuple(best.outputs))
     return QuantisedModel(Symbol(best.made.graph.outputs), best.made.params, report)
@@ -333,10 +340,10 @@ class _Watch:
         for found, value in zip(self.found, values):
             found.add(value)
 
-    def ranges(self, percentile: float) -> list[Range]:
-        if self.method == "percentile":
+    def ranges(self, method: str, percentile: float) -> list[Range]:
+        if method == "percentile":
             return [found.percentile(percentile) for found in self.found if isinstance(found, Histogram)]
-        if self.method == "mse":
+        if method == "mse":
             return [found.mse() for found in self.found if isinstance(found, Histogram)]
         return [found.minmax() for found in self.found]
 

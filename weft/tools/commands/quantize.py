@@ -15,7 +15,9 @@ from .options import examples, given_shapes, json_option, model_argument, shape_
 @model_argument
 @click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, help="the ONNX file to write")
 @click.option("--data", type=click.Path(path_type=Path), required=True, help="samples: .npz by input, or .npy")
-@click.option("--method", type=click.Choice(["minmax", "percentile", "mse"]), default="minmax", show_default=True)
+@click.option(
+    "--method", type=click.Choice(["minmax", "percentile", "mse", "auto"]), default="minmax", show_default=True
+)
 @click.option("--activations", type=click.Choice(["uint8", "int8"]), default="uint8", show_default=True)
 @click.option("--least-decibels", type=float, default=20.0, show_default=True, help="signal over noise of outputs")
 @shape_option
