@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ...te.expr import Expr, Load, Ramp, Shuffle, Var, as_expr, minimum
 from ...te.extents import is_open
 from ...te.loops import Alloc, For, If, Let, Stmt, Store, buffer
-from ...te.simplify_loops import sequence
+from ...te.simplify_loops import sequence, statements
 from ...te.visit import free_of, loads, masked_load, rewrite, same, substitute
 from ..access import accessed, step
 from ..axes import Axis
@@ -47,7 +47,9 @@ def squares_of(axes: Sequence[Axis], body: Stmt, lanes: int) -> Squares | None:
     first, *others = jumping
     alike = all(accessed(x) is accessed(first) and all(map(same, x.indices, first.indices)) for x in others)
     plain = first.mask is None and first.dtype == stored.buffer.dtype
+    named = [node.var for node in statements(body) if isinstance(node, Let)]
     runs = [index for index in first.indices if not free_of(index, [along.var])]
+    plain = plain and all(free_of(index, named) for index in first.indices)  # it is read before those have values
     short = any(not is_open(axis.extent) and axis.extent < lanes for axis in (inner, along))
     return Squares(jumping, along, lanes) if alike and plain and len(runs) == 1 and not short else None
 
