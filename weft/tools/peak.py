@@ -236,23 +236,6 @@ def _reading(name: str, way: Way, words: int) -> str:
             body.append(f"  %b{n} = or {kind} %a{n}, %v{n}")
     folded = [f"  %f1 = or {kind} %b0, %b1"]
     folded += [f"  %f{n} = or {kind} %f{n - 1}, %b{n}" for n in range(2, count)]
-    return "\n".join(
-        [
-            f"define void @{name}(ptr %source, ptr %made, i64 %turns) {function_attributes(host())} {{",
-            "entry:",
-            f"  %apart = mul i64 %turns, {block}",
-            "  br label %loop",
-            "loop:",
-            "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
-            *phis,
-            *body,
-            "  %next = add i64 %i, 1",
-            "  %more = icmp slt i64 %next, %turns",
-            "  br i1 %more, label %loop, label %end",
-            "end:",
-            *folded,
-            f"  store {kind} %f{count - 1}, ptr %made, align 4",
-            "  ret void",
-            "}",
-        ]
-    )
+    begin = [f"  %apart = mul i64 %turns, {block}"]
+    end = [*folded, f"  store {kind} %f{count - 1}, ptr %made, align 4"]
+    return _turns(f"@{name}(ptr %source, ptr %made, i64 %turns)", begin, [*phis, *body], end)

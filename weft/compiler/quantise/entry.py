@@ -120,10 +120,10 @@ def quantize(
 
     `method`: "minmax", all that was seen; "percentile", but for a few numbers at either end; "mse", the ends for which
     levels differ least from numbers; "auto", the one of these that outputs lose least by with all products in bytes.
-    Channels that reach little beside others are made larger before that, and weights
-    that read them smaller. Nodes named in `keep` stay as they are, and so do the products that lose most by themselves,
-    as many as it takes for outputs of the first few batches to have `least_decibels` of signal over noise.
-    `progress(done, total)` is called after each batch.
+    Channels that reach little beside others are made larger before that, and weights that read them smaller. Nodes
+    named in `keep` stay as they are, and so do the products that lose most by themselves, as many as it takes for
+    outputs of the first few batches to have `least_decibels` of signal over noise. `progress(done, total)` is called
+    after each batch.
 
     >>> import numpy as np
     >>> import weft
@@ -135,15 +135,9 @@ def quantize(
     """
     _check(method, activations, percentile)
     source = opened(model, shape=shape, params=params, threads=threads)
-    if not source.is_whole:
-        raise Unsupported(
-            "a model that runs in parts is not quantised", why="values decide its shapes", hint="shape={...}"
-        )
+    _check_model(source, keep)
     graph, constants = _simple(source)
     products = products_of(graph, constants, keep)
-    unknown = set(keep) - {node.name for node in source.graph.indexed.nodes}
-    if unknown:
-        raise InvalidValue(f"the model has no node {min(unknown)!r} to keep")
     batches = _Batches(source, calibration_data, progress)
     graph, constants = equalised(
         graph, constants, products, _reached(graph, constants, products, batches, source, threads)
@@ -224,6 +218,16 @@ def _check(method: str, activations: str, percentile: float) -> None:
             raise InvalidValue(f"{what} {given!r}", why="it is one of " + ", ".join(map(repr, known)))
     if not 50 < percentile <= 100:
         raise InvalidValue(f"percentile {percentile}", why="it is above 50 and at most 100")
+
+
+def _check_model(source: CompiledModel, keep: Collection[str]) -> None:
+    if not source.is_whole:
+        raise Unsupported(
+            "a model that runs in parts is not quantised", why="values decide its shapes", hint="shape={...}"
+        )
+    unknown = set(keep) - {node.name for node in source.graph.indexed.nodes}
+    if unknown:
+        raise InvalidValue(f"the model has no node {min(unknown)!r} to keep")
 
 
 def _simple(source: CompiledModel) -> tuple[Graph, dict[str, Array]]:

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.graph import Graph
-from ...core.ir import Fact, Node, NodeEntry
+from ...core.ir import Node, NodeEntry
 from ...core.walk import Walker, rewrite
 from ...runtime.program import Array
 from .ranges import LEVELS
-from .rewrite import FURTHEST, HANDS_ON
+from .rewrite import FURTHEST, HANDS_ON, new_constant
 
 WORTH = 0.7  # of the noise as it is, at most, for channels to be made alike: each costs a product
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # how alike: with 1, all channels reach as far
@@ -138,10 +138,4 @@ class _Equalising:
         return walker.make(node.op_name, changed, node.attrs, node.name)
 
     def _constant(self, walker: Walker, name: str, value: Array) -> NodeEntry:
-        wanted, number = name, 0
-        while name in self.names:
-            number += 1
-            name = f"{wanted}_{number}"
-        self.names.add(name)
-        self.params[name] = value
-        return walker.variable(name, Fact(value.shape, value.dtype))
+        return new_constant(walker, self.names, self.params, name, value)

@@ -179,13 +179,18 @@ class _Rewriting:
         return walker.make("dequantize", inputs, {"axis": axis, "use_zero": False}, f"{name}_dequantized")
 
     def _constant(self, walker: Walker, name: str, value: Any) -> NodeEntry:
-        wanted, number = name, 0
-        while name in self.names:
-            number += 1
-            name = f"{wanted}_{number}"
-        self.names.add(name)
-        self.params[name] = np.asarray(value)
-        return walker.variable(name, Fact(self.params[name].shape, self.params[name].dtype))
+        return new_constant(walker, self.names, self.params, name, np.asarray(value))
+
+
+def new_constant(walker: Walker, names: set[str], params: dict[str, Array], name: str, value: Array) -> NodeEntry:
+    """A constant among the parameters, by a name that no other node has."""
+    wanted, number = name, 0
+    while name in names:
+        number += 1
+        name = f"{wanted}_{number}"
+    names.add(name)
+    params[name] = value
+    return walker.variable(name, Fact(value.shape, value.dtype))
 
 
 def _shift(node: Node, wrong: Array, mean: Array) -> Array:

@@ -12,11 +12,13 @@ from math import prod
 from typing import Any
 
 from .... import te
+from ....base.cpu_target import CpuTarget
+from ....core.ir import Fact
 from ....te.expr import Expr, ExprLike, Load, as_expr
 from ....te.extents import is_open
 from ....te.loops import Buffer, Kernel
 from ..tile import tiles_of
-from .scores import Attention, Block
+from .scores import Attention, Block, query_vectors
 
 KEY_BLOCK = 240  # keys at a time; a multiple of most tiles
 MAX_KEYS = 1024  # whose scores stay in a cache, so that all are taken at once
@@ -27,13 +29,15 @@ class BlockedAttention(Attention):
     """Scores of a block of keys at a time, as far as the queries of a turn see them. Numbers of queries and keys may be
     arguments."""
 
-    def _scratch_rows(self) -> int:
-        params = self.params
+    def __init__(self, name: str, params: Any, facts: Sequence[Fact], target: CpuTarget) -> None:
+        super().__init__(name, params, facts, target)
         self.in_lines = not is_open(self.views[1].steps[-1]) and self.views[1].steps[-1] == 1
         several = not is_open(params.queries) and (params.queries > 1 or not self.in_lines)
         self.at_once = several and not is_open(params.keys) and not params.is_causal and params.keys <= MAX_KEYS
-        rows: int = params.keys if self.at_once else KEY_BLOCK + params.width + params.values
-        return rows
+        rows = (
+            params.keys if self.at_once else KEY_BLOCK + params.width + params.values
+        )  # of large scratch, for a query
+        self.most = query_vectors(rows, self.lanes, self.wide.itemsize, target) or 1
 
     def kernel(self) -> Kernel:
         if self.at_once:
@@ -108,7 +112,7 @@ class BlockedAttention(Attention):
             for vector in range(block.vectors):
                 self._exponential_vector(vector)
                 self._invert(vector)
-            self._products(block)
+            self._products(block, self._store_tile)
             return
         self._each(block, lambda row, column: self.b.store(self.partial, (row, column), te.const(0, self.wide)))
         with self._key_blocks():
@@ -116,7 +120,7 @@ class BlockedAttention(Attention):
             for vector in range(block.vectors):
                 with self._used(block, vector):
                     self._exponential_vector(vector)
-            self._products(block)
+            self._products(block, self._store_tile)
         for vector in range(block.vectors):
             with self._used(block, vector):
                 self._invert(vector)
@@ -263,7 +267,7 @@ class BlockedAttention(Attention):
             with b.vector("lane", self.lanes) as lane:  # so that there are whole vectors
                 b.store(self.scores, (self.count + lane, 0), te.const(float("-inf"), self.wide))
             self._key_exponentials()
-            self._products(block)
+            self._products(block, self._store_tile)
         self._invert(0)
         self._finish(block)
 

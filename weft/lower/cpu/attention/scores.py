@@ -7,7 +7,7 @@ lanes. The product with the values has the values' columns in the lanes. Scores 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from ....core.ir import Fact
 from ....ops.nn.strided_attention import View, mask_shape, views
 from ....te.build import KernelBuilder
 from ....te.expr import Const, Expr, Load, as_expr
-from ....te.loops import Buffer, Kernel
+from ....te.loops import Buffer
 from ..tile import balanced, registers, tiles_of
 
 SCORES = 3 / 16  # of the second cache, for those of a block of queries
@@ -42,8 +42,12 @@ def query_vectors(rows: int, lanes: int, itemsize: int, target: CpuTarget) -> in
     return next((n for n in (2, 1) if rows * n * lanes * itemsize <= most), 0)
 
 
+# Stores sums of a tile: of so many queries from one on, and of some columns of values.
+StoreTile = Callable[[Block, Expr, int, Sequence[Expr], Buffer], None]
+
+
 class Attention:
-    """What both forms have in common: scores of `count` keys from `first_key` on, and products with their values."""
+    """Scores of `count` keys from `first_key` on, and products with their values, of one block of queries."""
 
     at: list[Expr]  # the index of a turn along leading axes
     first_key: Any
@@ -65,18 +69,6 @@ class Attention:
         self.out_steps = _out_steps(params)
         size = prod(params.batch) * params.queries * params.values
         self.out = self.b.arg("out", self.dtype, (size,))
-        self.most = query_vectors(self._scratch_rows(), self.lanes, self.wide.itemsize, target) or 1
-
-    def kernel(self) -> Kernel:
-        raise NotImplementedError
-
-    def _scratch_rows(self) -> int:
-        """How many numbers a query has in large scratch."""
-        raise NotImplementedError
-
-    def _store_tile(self, block: Block, first: Expr, turns: int, columns: Sequence[Expr], acc: Buffer) -> None:
-        """Stores sums of a tile: of some queries, and some columns of values."""
-        raise NotImplementedError
 
     def _flat(self, name: str, fact: Fact) -> Buffer:
         assert is_static(fact.shape)
@@ -175,25 +167,25 @@ class Attention:
         is_known = isinstance(block.rows, int) and (block.rows >= done + self.lanes or isinstance(lane, Const))
         return None if is_known else lane < block.rows - done
 
-    def _products(self, block: Block) -> None:
+    def _products(self, block: Block, store: StoreTile) -> None:
         """out[query] = sum of scores[key, query] * value[key], times inverse[query]."""
         full, rest = divmod(self.params.values, self.lanes)
         done = 0
         for vectors, count in balanced(full, 4) if full else ():
             for _ in range(count):
-                self._columns(block, done, vectors, self.lanes)
+                self._columns(block, done, vectors, self.lanes, store)
                 done += vectors * self.lanes
         if rest:
-            self._columns(block, done, 1, rest)
+            self._columns(block, done, 1, rest, store)
 
-    def _columns(self, block: Block, first: int, vectors: int, lanes: int) -> None:
+    def _columns(self, block: Block, first: int, vectors: int, lanes: int, store: StoreTile) -> None:
         most = min((self.budget - vectors - 1) // vectors, MAX_TURNS)
         done = 0
         for turns, count in tiles_of(block.rows, most):
             with self.b.loop("tile", count) as tile, self._lanes(lanes) as lane:
                 columns = [lane + (first + v * lanes) for v in range(vectors)]
                 acc = self._product_tile(tile * turns + done, turns, columns)
-                self._store_tile(block, tile * turns + done, turns, columns, acc)
+                store(block, tile * turns + done, turns, columns, acc)
             done = done + turns * count
 
     def _product_tile(self, first: Expr, turns: int, columns: Sequence[Expr]) -> Buffer:
